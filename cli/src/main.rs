@@ -134,7 +134,6 @@ async fn command() -> ExitCode {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

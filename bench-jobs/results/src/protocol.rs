@@ -292,8 +292,14 @@ pub struct StartCommand {
     /// The operator's clock when it sent the command.
     pub sent_at_unix_nanos: i64,
     /// The runner's clock minus the operator's, as the operator measured it.
-    #[serde(default)]
-    pub clock: Option<ClockOffset>,
+    pub clock: ClockOffset,
+}
+
+impl StartCommand {
+    /// The start line, in nanoseconds of Unix time by the runner's clock.
+    pub fn line_unix_nanos(&self) -> i64 {
+        self.start_at_unix_nanos.saturating_add(self.clock.offset_nanos)
+    }
 }
 
 /// A runner's clock.
@@ -391,10 +397,11 @@ pub struct TopologyMember {
 }
 
 /// Where a runner stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunnerStage {
     /// Checking the target.
+    #[default]
     Preflight,
     /// Writing and counting keys.
     Loading,

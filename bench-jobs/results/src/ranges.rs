@@ -1,6 +1,6 @@
 //! Lists of integer ranges as the kernel and Redis Cluster write them: `0-3,8`. Pure.
 
-use std::{ops::RangeInclusive, str::FromStr};
+use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 /// Numbers that a list may hold: more than a machine has CPUs or a cluster has slots.
 const MOST_NUMBERS: u64 = 65_536;
@@ -16,6 +16,13 @@ pub fn range<T: FromStr + PartialOrd>(text: &str) -> Option<RangeInclusive<T>> {
 pub fn ranges(list: &str) -> Option<Vec<RangeInclusive<u32>>> {
     let ranges: Vec<RangeInclusive<u32>> = list.trim().split(',').map(range).collect::<Option<_>>()?;
     (count(&ranges) <= MOST_NUMBERS).then_some(ranges)
+}
+
+/// `ranges`, each from its first to its last number, as a list with commas.
+pub fn text<T: Display + PartialEq>(ranges: &[(T, T)]) -> String {
+    let range =
+        |(first, last): &(T, T)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
 /// How many numbers `ranges` hold.
@@ -40,5 +47,6 @@ mod tests {
             assert_eq!(ranges(list), None, "{list:?}");
         }
         assert_eq!(range::<u16>("0-16383"), Some(0..=16_383));
+        assert_eq!(text(&[(0, 3), (8, 8)]), "0-3,8");
     }
 }

@@ -1,25 +1,12 @@
-//! The command line.
+//! The command line. Touches stdout and stderr; the tasks touch the rest.
 
 use crate::{
-    frame::{install, job},
-    measuring::processes::Accounting,
+    frame::{install, stdout::print_line},
     observe, run,
-    server::tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
 };
-use clap::{Args, Parser, Subcommand};
-use dragstrip_results::{
-    error_chain::chain,
-    protocol::{
-        AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
-        SERVER_CERTIFICATE_DIRECTORY,
-    },
-    signing::VERIFYING_KEY_VARIABLE,
-};
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    process::ExitCode,
-};
+use clap::{Parser, Subcommand};
+use dragstrip_results::error_chain::chain;
+use std::{path::PathBuf, process::ExitCode};
 
 /// Runs benchmark clients, and observes servers, for the Dragstrip operator.
 #[derive(Debug, Parser)]
@@ -43,10 +30,10 @@ pub enum Role {
     },
     /// Check the target, wait for the start command, run the tool, deliver its result.
     #[command(after_long_help = RUN_HELP)]
-    Run(RunArguments),
+    Run(run::Options),
     /// Observe the server beside this container, and report about it over HTTP.
     #[command(after_long_help = OBSERVE_HELP)]
-    Observe(ObserveArguments),
+    Observe(observe::Options),
 }
 
 const RUN_HELP: &str = "\
@@ -100,128 +87,17 @@ containers share, as the same user id; without one, it reports no CPU or memory 
 container. With --without-resp it sends nothing to the server: /ready and /v1/observed
 answer 503, and memory is the kernel's account of the process and container.";
 
-/// Options of `run`.
-#[derive(Debug, Args)]
-pub struct RunArguments {
-    /// Directory for the tool's files; it must be empty or not exist.
-    #[arg(long, default_value = "/dragstrip/output")]
-    output_directory: PathBuf,
-    /// File from which Kubernetes reads the termination message.
-    #[arg(long, default_value = "/dev/termination-log")]
-    termination_log: PathBuf,
-    /// Address and port of the HTTP server.
-    #[arg(long, default_value_t = everywhere(RUNNER_PORT))]
-    listen: SocketAddr,
-    /// Directory with the authority's ca.crt, for targets with TLS.
-    #[arg(long, default_value = AUTHORITY_DIRECTORY)]
-    authority_directory: PathBuf,
-    /// Directory with the client's tls.crt and tls.key, for targets that require them.
-    #[arg(long, default_value = CLIENT_CERTIFICATE_DIRECTORY)]
-    client_certificate_directory: PathBuf,
-    /// Account for this process and its children instead of a container.
-    #[arg(long)]
-    without_container: bool,
-}
-
-/// Options of `observe`.
-#[derive(Debug, Args)]
-pub struct ObserveArguments {
-    /// Port of the server.
-    #[arg(long, default_value_t = 6379)]
-    port: u16,
-    /// Number of servers, on consecutive ports.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    servers: u16,
-    /// Encrypt connections, and require that the server's certificate is valid for this name.
-    #[arg(long, value_name = "NAME")]
-    tls_server_name: Option<String>,
-    /// Directory with the ca.crt that must have signed the certificate.
-    #[arg(long, default_value = SERVER_CERTIFICATE_DIRECTORY)]
-    tls_authority_directory: PathBuf,
-    /// Directory with the tls.crt and tls.key to present to the server.
-    #[arg(long, requires = "tls_server_name")]
-    tls_client_directory: Option<PathBuf>,
-    /// IP address of the server.
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    server_address: IpAddr,
-    /// Address and port of the HTTP server.
-    #[arg(long, default_value_t = everywhere(OBSERVER_PORT))]
-    listen: SocketAddr,
-    /// Process name of the server [default: any known server, else any other process].
-    #[arg(long, value_name = "NAME")]
-    server_process: Option<String>,
-    /// Account for the processes that listen on the ports instead of containers.
-    #[arg(long)]
-    without_container: bool,
-    /// Send nothing to the servers, which do not speak RESP; report what they use.
-    #[arg(long)]
-    without_resp: bool,
-}
-
-fn accounting(without_container: bool) -> Accounting {
-    if without_container { Accounting::Processes } else { Accounting::Container }
-}
-
-fn everywhere(port: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
-}
-
 impl Cli {
     /// Runs the task.
     pub async fn execute(self) -> ExitCode {
         match self.role {
             Role::Install { directory } => report(install::install(&directory).map(|files| {
                 for file in files {
-                    crate::frame::stdout::print_line(&format!("installed {}", file.display()));
+                    print_line(&format!("installed {}", file.display()));
                 }
             })),
-            Role::Run(arguments) => ExitCode::from(Box::pin(run::run(&arguments.into())).await),
-            Role::Observe(arguments) => report(observe::observe(arguments.into()).await),
-        }
-    }
-}
-
-impl From<RunArguments> for run::Options {
-    fn from(arguments: RunArguments) -> Self {
-        let RunArguments {
-            output_directory,
-            termination_log,
-            listen,
-            authority_directory,
-            client_certificate_directory,
-            without_container,
-        } = arguments;
-        let certificates =
-            CertificateDirectories { authority: authority_directory, client: client_certificate_directory };
-        let accounting = accounting(without_container);
-        Self { output_directory, termination_log, listen, certificates, accounting }
-    }
-}
-
-impl From<ObserveArguments> for observe::Options {
-    fn from(arguments: ObserveArguments) -> Self {
-        let ObserveArguments { tls_authority_directory, tls_client_directory, .. } = &arguments;
-        let client = tls_client_directory.as_ref().map(|directory| CertificateFiles {
-            certificate: directory.join("tls.crt"),
-            key: directory.join("tls.key"),
-        });
-        let tls = arguments.tls_server_name.clone().map(|server_name| TlsFiles {
-            server_name,
-            authority: Some(tls_authority_directory.join("ca.crt")),
-            client,
-            insecure_skip_verify: false,
-        });
-        Self {
-            server: SocketAddr::new(arguments.server_address, arguments.port),
-            servers: arguments.servers,
-            tls,
-            listen: arguments.listen,
-            process_name: arguments.server_process,
-            password: job::password(),
-            token: job::variable(observe::TOKEN_VARIABLE),
-            verifying_key: job::variable(VERIFYING_KEY_VARIABLE),
-            accounting: accounting(arguments.without_container),
-            speaks_resp: !arguments.without_resp,
+            Role::Run(options) => ExitCode::from(Box::pin(run::run(&options)).await),
+            Role::Observe(options) => report(observe::observe(options).await),
         }
     }
 }
@@ -248,8 +124,8 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_a_pod() {
         let cli = Cli::parse_from(["dragstrip-runner", "run"]);
-        let Role::Run(arguments) = cli.role else { panic!("another role") };
-        assert_eq!(arguments.listen.to_string(), "0.0.0.0:9181");
-        assert_eq!(arguments.termination_log, PathBuf::from("/dev/termination-log"));
+        let Role::Run(options) = cli.role else { panic!("another role") };
+        assert_eq!(options.listen.to_string(), "0.0.0.0:9181");
+        assert_eq!(options.termination_log, PathBuf::from("/dev/termination-log"));
     }
 }

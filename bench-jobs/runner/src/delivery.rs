@@ -1,4 +1,4 @@
-//! How others learn of the work: over HTTP while it goes on, as a result at its end.
+//! Publishes the work: over HTTP while it runs, as a result at its end.
 
 pub mod agent;
 pub mod deliver;

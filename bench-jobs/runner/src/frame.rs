@@ -1,8 +1,8 @@
-//! The frame of the process: its input, its clocks, its output, and its end.
+//! The frame of the process: its environment, its clocks, its output, and its end.
 
 pub mod clock;
+pub mod environment;
 pub mod failure;
 pub mod install;
-pub mod job;
 pub mod stdout;
 pub mod stop;

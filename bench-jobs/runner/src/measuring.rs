@@ -1,4 +1,4 @@
-//! What containers, processes, threads, machines and networks use.
+//! Reads what containers, processes, threads, machines and networks use.
 
 pub mod activity;
 pub mod cgroup;

@@ -1,7 +1,7 @@
 //! `observe`: the sidecar beside a server, or beside several in one pod. Idle
 //! until it gets a request; then it queries each server where it speaks RESP, and reads its
 //! cgroup. On command it joins servers to a cluster or to a primary.
-//! Touches the network, /proc and the cgroup file system.
+//! Touches the environment, the network, /proc and the cgroup file system.
 
 mod finder;
 mod memory;
@@ -14,13 +14,15 @@ mod scrape;
 
 use crate::{
     delivery::agent::{Guard, LocalEnd, clock_answer, guarded, metrics_answer},
-    frame::{stdout::print_line, stop::Stop},
+    frame::{
+        environment::{password, variable},
+        stdout::print_line,
+        stop::Stop,
+    },
     measuring::{host, processes::Accounting},
     server::{
-        access::Access,
-        encryption::{Encryption, EncryptionError},
+        access::{Access, CertificateError},
         joining,
-        tls_files::TlsFiles,
     },
     tools::output::Redactor,
 };
@@ -31,11 +33,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use clap::Args;
+use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_results::{
     observed::Observation,
     protocol::{
-        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyCommand, USAGE_PATH,
-        UsageCommand, UsageWindow,
+        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, OBSERVER_PORT, READY_PATH, SERVER_CERTIFICATE_DIRECTORY,
+        TOPOLOGY_PATH, TopologyCommand, USAGE_PATH, UsageCommand, UsageWindow,
     },
     signing::{KeyError, VERIFYING_KEY_VARIABLE, VerifyingKey},
 };
@@ -43,37 +47,65 @@ use finder::Servers;
 use neighbours::{Neighbour, Neighbours};
 use sampler::Sampler;
 use scrape::Scraper;
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
 use tokio::{net::TcpListener, sync::Mutex};
 
 /// Environment variable with the token that every request under `/v1` must carry.
 pub const TOKEN_VARIABLE: &str = "DRAGSTRIP_TOKEN";
 
-#[derive(Clone)]
+/// Options of `observe`.
+#[derive(Debug, Args)]
 pub struct Options {
-    /// Where the server listens; the first one, where there are several.
-    pub server: SocketAddr,
-    /// How many servers there are, on consecutive ports.
-    pub servers: u16,
-    pub listen: SocketAddr,
-    /// The server's process name, where it is not one of the engines'.
-    pub process_name: Option<String>,
-    pub password: Option<String>,
-    pub tls: Option<TlsFiles>,
-    /// The token of everything under `/v1`.
-    pub token: Option<String>,
-    /// The key that must have signed commands, in base64.
-    pub verifying_key: Option<String>,
-    pub accounting: Accounting,
-    pub speaks_resp: bool,
+    /// Port of the server.
+    #[arg(long, default_value_t = 6379)]
+    port: u16,
+    /// Number of servers, on consecutive ports.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    servers: u16,
+    /// Encrypt connections, and require that the server's certificate is valid for this name.
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// Directory with the ca.crt that must have signed the certificate.
+    #[arg(long, default_value = SERVER_CERTIFICATE_DIRECTORY)]
+    tls_authority_directory: PathBuf,
+    /// Directory with the tls.crt and tls.key to present to the server.
+    #[arg(long, requires = "tls_server_name")]
+    tls_client_directory: Option<PathBuf>,
+    /// Address and port of the HTTP server.
+    #[arg(long, default_value_t = (Ipv4Addr::UNSPECIFIED, OBSERVER_PORT).into())]
+    listen: SocketAddr,
+    /// Account for the processes that listen on the ports instead of containers.
+    #[arg(long)]
+    without_container: bool,
+    /// Send nothing to the servers, which do not speak RESP; report what they use.
+    #[arg(long)]
+    without_resp: bool,
+}
+
+impl Options {
+    fn tls(&self) -> Option<TlsOptions> {
+        let client = self.tls_client_directory.as_ref();
+        Some(TlsOptions {
+            ca_file: Some(self.tls_authority_directory.join("ca.crt")),
+            certificate_file: client.map(|directory| directory.join("tls.crt")),
+            key_file: client.map(|directory| directory.join("tls.key")),
+            server_name: Some(self.tls_server_name.clone()?),
+            insecure: false,
+        })
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
-    #[error("cannot encrypt connections to the server")]
-    Encryption(#[source] EncryptionError),
+    #[error("cannot reach the server")]
+    Certificates(#[source] CertificateError),
     #[error("the environment variable {0} is not set: the operator sets it in every observer")]
     Missing(&'static str),
     #[error("cannot use {VERIFYING_KEY_VARIABLE}")]
@@ -88,12 +120,12 @@ pub enum ObserveError {
 
 pub async fn observe(options: Options) -> Result<(), ObserveError> {
     let stop = Stop::listen().map_err(ObserveError::Signals)?;
-    let (address, server) = (options.listen, options.server);
-    let service = router(options)?.into_make_service_with_connect_info::<LocalEnd>();
-    let listener =
-        TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
-    let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
-    print_line(&format!("listening on {bound}, observing {server}"));
+    let (address, port) = (options.listen, options.port);
+    let service = router(&options)?.into_make_service_with_connect_info::<LocalEnd>();
+    let failed = |source| ObserveError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    print_line(&format!("listening on {bound}, observing port {port}"));
     // Not graceful: an open connection must not delay the pod's end.
     tokio::select! {
         served = axum::serve(listener, service) => served.map_err(ObserveError::Serve),
@@ -101,10 +133,11 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
     }
 }
 
-fn router(options: Options) -> Result<Router, ObserveError> {
-    let token = options.token.clone().ok_or(ObserveError::Missing(TOKEN_VARIABLE))?;
-    let key = options.verifying_key.clone().ok_or(ObserveError::Missing(VERIFYING_KEY_VARIABLE))?;
-    let guard = Guard { token, key: VerifyingKey::try_from(key).map_err(ObserveError::VerifyingKey)? };
+fn router(options: &Options) -> Result<Router, ObserveError> {
+    let required = |name| variable(name).ok_or(ObserveError::Missing(name));
+    let key =
+        VerifyingKey::try_from(required(VERIFYING_KEY_VARIABLE)?).map_err(ObserveError::VerifyingKey)?;
+    let guard = Guard { token: required(TOKEN_VARIABLE)?, key };
     let open = Router::new().route(READY_PATH, get(ready)).route("/metrics", get(metrics));
     let queries = Router::new()
         .route(OBSERVED_PATH, get(observed))
@@ -119,27 +152,30 @@ struct Observer {
     neighbours: Neighbours,
     servers: Servers,
     sampler: Sampler,
-    /// One page is made at a time, and whoever scrapes meanwhile gets that one.
+    /// One page is made at a time; scrapes in the meantime get that one.
     scraper: Mutex<Scraper>,
-    /// One command at a time: two would undo each other's work.
+    /// One command runs at a time: two would undo each other's work.
     joining: Mutex<()>,
 }
 
 impl Observer {
-    fn new(options: Options) -> Result<Self, ObserveError> {
-        let Options { server, servers, password, tls, process_name, accounting, speaks_resp, .. } = options;
-        let first = server.port();
+    fn new(options: &Options) -> Result<Self, ObserveError> {
+        let Options { port: first, servers, .. } = *options;
         let last =
             first.checked_add(servers.saturating_sub(1)).ok_or(ObserveError::Ports { first, servers })?;
         let ports: Vec<u16> = (first..=last).collect();
-        let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
+        let password = password();
         let neighbours = Neighbours {
-            servers: ports.iter().map(|port| Neighbour::at(SocketAddr::new(server.ip(), *port))).collect(),
+            servers: ports
+                .iter()
+                .map(|port| Neighbour::at(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))))
+                .collect(),
             redactor: Redactor::new(password.as_deref()),
-            access: Access { password, encryption, ..Access::default() },
-            speaks_resp,
+            access: Access::new(None, password, options.tls().as_ref())
+                .map_err(ObserveError::Certificates)?,
+            speaks_resp: !options.without_resp,
         };
-        let servers = Servers { ports, process_name, accounting };
+        let servers = Servers { ports, accounting: Accounting::new(options.without_container) };
         Ok(Self {
             neighbours,
             scraper: Mutex::new(Scraper::of(servers.clone())),
@@ -150,7 +186,7 @@ impl Observer {
     }
 }
 
-/// The answer for a server that gives none.
+/// The answer for a server that does not answer.
 fn unavailable(reason: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
 }
@@ -170,7 +206,7 @@ async fn observed(State(observer): State<Arc<Observer>>) -> Response {
     let Some(server) = truths.first().cloned() else {
         return unavailable("there is no server to observe");
     };
-    let cgroup = finder::server_usage(&observer.servers);
+    let cgroup = observer.servers.usage();
     let shards = if truths.len() > 1 { truths } else { Vec::new() };
     Json(Observation { server, host: host::read(), cgroup, shards }).into_response()
 }

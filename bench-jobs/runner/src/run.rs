@@ -17,17 +17,18 @@ use crate::{
         deliver,
         http::{self, Serving},
     },
-    frame::{failure::failure, job, stdout::print_line, stop::Stop},
+    frame::{failure::failure, stdout::print_line, stop::Stop},
     server::members,
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
+    error_chain::chain,
     memory,
     protocol::{JobTool, LONGEST_LINGER_SECONDS},
     result::{Failure, FailureStep, PodResult},
 };
 use measure::Armed;
-use pod::Pod;
+use pod::{Pod, pod_name};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -36,26 +37,24 @@ use tokio::time::sleep;
 
 pub use pod::Options;
 
-/// Exit code when the numbers may be used.
+/// Exit code if the numbers may be used.
 const MEASURED: u8 = 0;
-/// Exit code when the delivered result says why they may not.
+/// Exit code if the delivered result says why they may not.
 const FAILED: u8 = 3;
-/// Exit code when the result could not be delivered to both places.
+/// Exit code if the result could not be delivered to both places.
 const UNDELIVERED: u8 = 4;
 
 /// Runs the job from the environment, delivers its result and returns the exit code.
 pub async fn run(options: &Options) -> u8 {
-    let assignment = match job::assignment() {
-        Ok(assignment) => assignment,
+    let (pod, guard) = match Pod::from_environment(options) {
+        Ok(pod) => pod,
         Err(error) => {
-            let result =
-                PodResult::failed("", 0, &job::pod_name(), failure(FailureStep::Job, error.to_string()));
-            return delivered(&result, options);
+            let failure = failure(FailureStep::Job, error.to_string());
+            return delivered(&PodResult::failed("", 0, &pod_name(), failure), options);
         }
     };
-    let (pod, guard) = Pod::new(assignment, options);
     let nothing = failure(FailureStep::Job, "nothing was done");
-    let mut result = PodResult::failed(&pod.job.phase, pod.job.repetition, &job::pod_name(), nothing);
+    let mut result = PodResult::failed(&pod.job.phase, pod.job.repetition, &pod_name(), nothing);
     let mut serving = None;
     result.failure = measure(&pod, guard, options, &mut serving, &mut result).await.err();
     clean(&pod, &mut result);
@@ -74,7 +73,7 @@ fn delivered(result: &PodResult, options: &Options) -> u8 {
     }
     match deliver::deliver(result, &options.termination_log) {
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("{}", chain(&error));
             UNDELIVERED
         }
         Ok(()) if result.failure.is_some() => FAILED,
@@ -82,9 +81,9 @@ fn delivered(result: &PodResult, options: &Options) -> u8 {
     }
 }
 
-/// Waits until the end of the load was scraped, where somebody scrapes: the next
-/// phase waits for this pod's end, so that it is one scrape and no more. A pod that
-/// was asked to stop has no time for it.
+/// Waits until the final counts were scraped, if Prometheus scrapes this pod: the next
+/// phase waits for this pod's end, so that it is one scrape at most. A pod that
+/// must stop has no time for it.
 async fn wait_for_last_scrape(pod: &Pod, result: &PodResult) {
     let interrupted = |failure: &Failure| failure.step == FailureStep::Interrupted;
     let seconds = pod.job.linger_seconds.clamp(0.0, LONGEST_LINGER_SECONDS);
@@ -98,7 +97,7 @@ async fn wait_for_last_scrape(pod: &Pod, result: &PodResult) {
     }
 }
 
-/// Takes secrets out of every text that a tool may have written. The names of our
+/// Removes secrets from every text that a tool may have written. The names of our
 /// own tools' operations are fixed words.
 fn clean(pod: &Pod, result: &mut PodResult) {
     let redactor = &pod.redactor;
@@ -150,7 +149,7 @@ async fn measure(
 }
 
 /// The memory of the servers right after the load, which had `ended`, and after the
-/// settle time, where this pod is the one to read it. A pod that is asked to stop waits no longer.
+/// settle time, where this pod is the one to read it. A pod that must stop does not wait.
 async fn memory_readings(pod: &Pod, armed: &Armed, ended: Instant, stop: &Stop) -> Vec<MemoryReading> {
     let Some(request) = pod.job.memory.filter(|_| pod.is_first()) else {
         return Vec::new();

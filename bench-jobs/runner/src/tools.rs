@@ -1,4 +1,4 @@
-//! The tools that load a target: one adapter each, and what runs their processes.
+//! The tools that load a target: an adapter for each, and the running of their processes.
 
 pub mod adapter;
 pub mod aside;

@@ -39,7 +39,7 @@ async fn client_of(job: &Value) -> ContainerUsage {
 }
 
 #[tokio::test]
-async fn a_load_generator_tells_of_its_threads_and_the_network_is_measured_beside_it() {
+async fn a_load_generator_reports_its_threads_and_the_network_is_measured_beside_it() {
     let server = Redis::start(&[]).await;
     // The kernel answers for it: it accepts nothing.
     let observer = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -53,7 +53,7 @@ async fn a_load_generator_tells_of_its_threads_and_the_network_is_measured_besid
     names.sort_unstable();
     assert_eq!(names, ["loadgen 0", "loadgen 1"]);
     assert!(client.threads.iter().all(|thread| (0.05..2.5).contains(&thread.cpu_seconds)), "{client:?}");
-    assert!((1.5..3.0).contains(&client.seconds), "the warm-up is no part of it: {client:?}");
+    assert!((1.5..3.0).contains(&client.seconds), "the warm-up does not count: {client:?}");
     let host = client.host.unwrap();
     assert!(host.cpus > 0 && host.busy_seconds > 0.1, "{host:?}");
     assert!(client.network.unwrap().sent_segments > 1000);
@@ -109,9 +109,9 @@ async fn usage_in(
 /// How often the server was sampled. Asks for a window long before all samples: an answer
 /// would end the sampling.
 async fn samples_taken(observer: &Observer, measurement: &str) -> usize {
-    let told = usage_in(observer, measurement, 0, 1).await.unwrap_err();
-    let count = told.trim_end().strip_prefix("no two samples lie in the window, or around it: there are ");
-    count.unwrap_or_else(|| panic!("{told}")).parse().unwrap()
+    let error = usage_in(observer, measurement, 0, 1).await.unwrap_err();
+    let count = error.trim_end().strip_prefix("no two samples lie in the window, or around it: there are ");
+    count.unwrap_or_else(|| panic!("{error}")).parse().unwrap()
 }
 
 /// Waits for two more samples of the server.
@@ -143,7 +143,7 @@ impl Drop for Load {
 }
 
 #[tokio::test]
-async fn an_observer_tells_what_a_servers_threads_used_in_a_window() {
+async fn an_observer_reports_what_a_servers_threads_used_in_a_window() {
     let server = Redis::start(&["--io-threads", "4"]).await;
     let observer = Observer::start(server.port, "");
     order(&observer, "run/read-1", 60).await;
@@ -154,7 +154,7 @@ async fn an_observer_tells_what_a_servers_threads_used_in_a_window() {
     // Told again, as by an operator that died in between: nothing is lost.
     order(&observer, "run/read-1", 60).await;
     let to = now();
-    // A window that a busy machine left without samples is told of by those around it.
+    // If a busy machine left a window without samples, those around it count.
     until_sampled(&observer, "run/read-1").await;
     let used = usage_in(&observer, "run/read-1", from, to).await.unwrap();
     drop(load);
@@ -169,28 +169,28 @@ async fn an_observer_tells_what_a_servers_threads_used_in_a_window() {
     assert!(usage.host.as_ref().unwrap().busy_seconds >= main.cpu_seconds, "{usage:?}");
     assert!(usage.network.as_ref().unwrap().sent_segments > 100 && usage.cpu_seconds > 0.0, "{usage:?}");
     let again = usage_in(&observer, "run/read-1", from, to).await.unwrap();
-    assert_eq!(again[0].usage.seconds.to_bits(), usage.seconds.to_bits(), "who asks has measured");
+    assert_eq!(again[0].usage.seconds.to_bits(), usage.seconds.to_bits(), "reading ends the measurement");
 }
 
 #[tokio::test]
-async fn only_who_has_the_token_is_told_and_only_of_his_own_measurement() {
+async fn usage_needs_the_token_and_is_of_one_measurement() {
     let server = Redis::start(&[]).await;
     let observer = Observer::start(server.port, "");
     let command = json!({"token": "mine", "seconds": 60});
     assert_eq!(observer.post("/v1/usage", "another token", &command).await.0, 403);
     let window = "/v1/usage?token=mine&fromUnixNanos=0&toUnixNanos=1";
     assert_eq!(observer.get(window, "another token").await.0, 403);
-    let told = usage_since(&observer, "mine", now()).await.unwrap_err();
-    assert!(told.contains("got no command for it, or was restarted since"), "{told}");
+    let error = usage_since(&observer, "mine", now()).await.unwrap_err();
+    assert!(error.contains("got no command for it, or was restarted since"), "{error}");
     order(&observer, "mine", 60).await;
-    let told = usage_in(&observer, "mine", 0, 1).await.unwrap_err();
-    assert!(told.contains("no two samples lie in the window"), "{told}");
+    let error = usage_in(&observer, "mine", 0, 1).await.unwrap_err();
+    assert!(error.contains("no two samples lie in the window"), "{error}");
     order(&observer, "another", 60).await;
     assert!(usage_since(&observer, "mine", now()).await.unwrap_err().contains("got no command for it"));
 }
 
 #[tokio::test]
-async fn an_observer_tells_its_clock() {
+async fn an_observer_reports_its_clock() {
     let observer = Observer::start(free_port(), "");
     assert_eq!(observer.get("/v1/clock", "another token").await.0, 403);
     let before = now();
@@ -200,7 +200,7 @@ async fn an_observer_tells_its_clock() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_in_the_window_is_told() {
+async fn a_server_that_was_restarted_in_the_window_is_reported() {
     let mut server = Redis::start(&[]).await;
     let observer = Observer::start(server.port, "");
     order(&observer, "run", 60).await;
@@ -208,8 +208,8 @@ async fn a_server_that_was_restarted_in_the_window_is_told() {
     until_sampled(&observer, "run").await;
     server.restart().await;
     until_sampled(&observer, "run").await;
-    let told = usage_since(&observer, "run", from).await.unwrap_err();
-    assert!(told.contains(&format!("the server on port {} was restarted", server.port)), "{told}");
+    let error = usage_since(&observer, "run", from).await.unwrap_err();
+    assert!(error.contains(&format!("the server on port {} was restarted", server.port)), "{error}");
 }
 
 /// Its share of a core over some seconds.
@@ -226,12 +226,12 @@ async fn sampling_a_server_of_48_threads_takes_less_than_half_a_percent_of_a_cor
     let length = Duration::from_secs(4);
     let from = now();
     order(&observer, "run", 60).await;
-    // The server is looked for once, and a pod has fewer processes than this machine.
+    // The observer searches for the server once, and a pod has fewer processes than this machine.
     until_sampled(&observer, "run").await;
     let share = share_of(&observer, length).await;
     eprintln!("{:.2} % of a core", share * 100.0);
     assert!(share < 0.005, "{:.2} % of a core", share * 100.0);
     usage_since(&observer, "run", from).await.unwrap();
     let idle = share_of(&observer, length).await;
-    assert!(idle < 0.0005, "it is asked nothing more, and takes {:.3} % of a core", idle * 100.0);
+    assert!(idle < 0.0005, "nothing queries it any more, and it takes {:.3} % of a core", idle * 100.0);
 }

@@ -50,7 +50,7 @@ fn assert_well_formed(page: &str) {
     series.sort_unstable();
     for pair in series.windows(2) {
         let name = |line: &str| line.rsplit_once(' ').unwrap().0.to_owned();
-        assert_ne!(name(pair[0]), name(pair[1]), "a series is told twice");
+        assert_ne!(name(pair[0]), name(pair[1]), "a series is on the page twice");
     }
 }
 
@@ -79,8 +79,8 @@ async fn running(mut pod: Pod, job: &mut Value, linger: f64) -> Runner {
 
 async fn delivered(runner: &Runner) {
     let stdout = runner.path("stdout");
-    let told = async || fs::read_to_string(&stdout).unwrap().contains(LOG_MARKER).then_some(());
-    wait_for("the result", told).await;
+    let delivered = async || fs::read_to_string(&stdout).unwrap().contains(LOG_MARKER).then_some(());
+    wait_for("the result", delivered).await;
 }
 
 fn signal(process: i32, signal: Signal) {
@@ -123,7 +123,7 @@ async fn a_load_is_seen_while_it_runs_and_its_end_before_the_runner_goes() {
         assert_eq!(
             scraped(&page, name).to_string(),
             expected.to_string(),
-            "{name}: the last scrape tells all"
+            "{name}: the last scrape shows all"
         );
     }
     let done = scraped(&page, "dragstrip_runner_progress_ratio");
@@ -131,7 +131,7 @@ async fn a_load_is_seen_while_it_runs_and_its_end_before_the_runner_goes() {
 }
 
 #[tokio::test]
-async fn a_runner_that_stays_for_a_scrape_goes_when_it_is_told_to() {
+async fn a_runner_that_stays_for_a_scrape_ends_on_sigterm() {
     let server = Redis::start(&[]).await;
     let mut job = job(server.port, &loadgen(3));
     let runner = running(Pod::new(&job), &mut job, 10.0).await;
@@ -189,7 +189,7 @@ async fn memtier_sends_its_percentiles_while_it_runs() {
 }
 
 #[tokio::test]
-async fn the_observers_page_is_whole_and_made_once_a_second() {
+async fn the_observers_page_is_complete_and_made_once_a_second() {
     let server = Redis::start(&[]).await;
     let observer = Observer::start(server.port, "");
     let (status, page) = observer.get("/metrics", "").await;
@@ -209,15 +209,15 @@ async fn the_observers_page_is_whole_and_made_once_a_second() {
     let made = 2.0 + begun.elapsed().as_secs_f64() / 0.9;
     assert!(pages.iter().all(|(status, _)| *status == 200));
     let counted = server.ask("INFO commandstats").unwrap();
-    let asked = counted
+    let queries = counted
         .split("cmdstat_info:calls=")
         .nth(1)
         .map_or(0.0, |rest| rest.split(',').next().unwrap().parse().unwrap());
-    assert!(asked <= made, "{asked} questions for 30 scrapes: {counted}");
+    assert!(queries <= made, "{queries} queries for 30 scrapes: {counted}");
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_is_asked_once_at_a_time_and_stays_what_it_was() {
+async fn a_server_that_stands_still_gets_one_query_at_a_time_and_stays_what_it_was() {
     let server = Redis::start(&[]).await;
     let observer = Observer::start(server.port, "");
     let info = server.ask("INFO server").unwrap();
@@ -228,7 +228,7 @@ async fn a_server_that_stands_still_is_asked_once_at_a_time_and_stays_what_it_wa
         let begun = Instant::now();
         let pages = join_all((0..8).map(|_| observer.get("/metrics", ""))).await;
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(8), "eight who ask wait {took:?}, one after the other");
+        assert!(took < Duration::from_secs(8), "eight scrapers wait {took:?}, one after the other");
         let down = |page: &(u16, String)| page.1.contains("dragstrip_server_up{engine=\"Redis\"} 0\n");
         pages.iter().all(down).then_some(())
     })

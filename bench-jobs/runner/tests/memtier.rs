@@ -1,4 +1,4 @@
-//! The runner as a whole with the real memtier_benchmark against a real
+//! The complete runner with the real memtier_benchmark against a real
 //! redis-server: recordings hide what the tool refuses. The program is the one
 //! that `DRAGSTRIP_TEST_MEMTIER` names, else the one on PATH; without either the
 //! tests say that they did not run.
@@ -56,7 +56,7 @@ async fn ran(program: &Path, fields: &Value) -> Finished {
     measured(pod(program, &job(server.port, &phase(fields)))).await
 }
 
-/// Runs every phase, some at a time, and tells which came to no result.
+/// Runs every phase, some at a time, and reports which have no result.
 async fn all_give_results(program: &Path, phases: Vec<Value>) {
     let mut failures = Vec::new();
     for some in phases.chunks(4) {
@@ -182,7 +182,7 @@ async fn a_cluster_is_loaded_by_the_real_tool() {
 }
 
 #[tokio::test]
-async fn the_real_tool_tells_its_version() {
+async fn the_real_tool_prints_its_version() {
     let Some(program) = memtier("the version of memtier") else { return };
     let finished = ran(&program, &json!({"requestsPerConnection": 10})).await;
     let version = finished.result.tool.version.expect("no version was read");
@@ -211,7 +211,7 @@ async fn cluster_mode_on_a_plain_server_is_refused_before_the_load() {
     let job = job(server.port, &phase(&json!({"clusterMode": true})));
     let failure = pod(&program, &job).run().await.failure().clone();
     assert_eq!(failure.step, FailureStep::Preflight);
-    assert!(failure.message.contains("memtier.clusterMode asks for a cluster's slots"), "{failure:?}");
+    assert!(failure.message.contains("memtier.clusterMode needs a cluster's slots"), "{failure:?}");
 }
 
 /// A phase that is ended two seconds after its line, with what is done to the
@@ -228,7 +228,7 @@ async fn overdue(program: &Path, meanwhile: impl FnOnce(&mut Redis)) -> Finished
 }
 
 #[tokio::test]
-async fn a_tool_that_does_not_end_in_time_leaves_what_it_measured() {
+async fn the_numbers_of_a_tool_that_does_not_end_in_time_are_stored() {
     let Some(program) = memtier("the watchdog") else { return };
     let finished = overdue(&program, |_| ()).await;
     let failure = finished.failure();
@@ -239,7 +239,7 @@ async fn a_tool_that_does_not_end_in_time_leaves_what_it_measured() {
 }
 
 #[tokio::test]
-async fn connections_that_drop_are_told_although_the_time_was_up() {
+async fn connections_that_drop_are_reported_although_the_time_was_up() {
     let Some(program) = memtier("dropped connections") else { return };
     let finished = overdue(&program, |server| {
         server.ask("CLIENT KILL TYPE normal SKIPME yes").unwrap();
@@ -251,7 +251,7 @@ async fn connections_that_drop_are_told_although_the_time_was_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_told_although_the_time_was_up() {
+async fn a_server_that_is_gone_is_reported_although_the_time_was_up() {
     let Some(program) = memtier("a server that dies") else { return };
     let finished = overdue(&program, Redis::stop).await;
     let failure = finished.failure();
@@ -260,7 +260,7 @@ async fn a_server_that_is_gone_is_told_although_the_time_was_up() {
 }
 
 /// Four connections of 200 requests each at 500 a second: 0.4 s of load, which
-/// memtier takes a whole second to end, run by a script that does `before` first.
+/// memtier takes a full second to end, run by a script that does `before` first.
 async fn behind_a_script(program: &Path, before: &str) -> Finished {
     let server = Redis::start(&[]).await;
     let job = job(server.port, &phase(&json!({"requestsPerConnection": 200, "rateLimit": 500})));

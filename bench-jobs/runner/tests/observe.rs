@@ -1,4 +1,4 @@
-//! The observer as a whole: the real program beside a real redis-server.
+//! The complete observer: the real program beside a real redis-server.
 
 // A helper of a test is a test too, which clippy cannot see.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
@@ -75,7 +75,7 @@ async fn memory_has_the_accounts_of_the_server_and_of_its_container() {
     assert_eq!(full.keys, Some(20_000));
     let grown = full.used_bytes.unwrap() - empty.used_bytes.unwrap();
     assert!(grown > 20_000 * 500, "20,000 keys of 500 bytes took {grown} bytes: {full:?}");
-    // Redis looks at its resident memory ten times a second: it may not have seen the keys yet.
+    // Redis reads its resident memory ten times a second: it may not have seen the keys yet.
     assert!(full.rss_bytes > Some(0) && full.peak_bytes >= full.used_bytes, "{full:?}");
     assert!(full.cgroup_bytes.is_some_and(|bytes| bytes > 0), "its process listens on the port: {full:?}");
 }

@@ -1,4 +1,4 @@
-//! The runner as a whole: the real program against a real redis-server, with
+//! The complete runner: the real program against a real redis-server, with
 //! our load generator, and with scripts in the shape of a tool that fails.
 
 // A helper of a test is a test too, which clippy cannot see.
@@ -134,7 +134,7 @@ async fn a_runner_obeys_the_operator_alone() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_a_blocked_address_is_no_target() {
+async fn a_name_that_leads_to_a_blocked_address_is_refused() {
     let server = Redis::start(&[]).await;
     let mut job = job(server.port, &loadgen(1));
     job["target"]["host"] = json!("localhost");
@@ -175,7 +175,7 @@ async fn an_order_that_comes_too_late_is_refused_work() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_in_the_servers_words() {
+async fn a_wrong_password_is_reported_in_the_servers_words() {
     let server = Redis::start(&["--requirepass", "another-password"]).await;
     let finished = Pod::new(&job(server.port, &loadgen(1))).password(PASSWORD).run().await;
     let failure = finished.failure();
@@ -190,7 +190,7 @@ async fn a_wrong_password_is_told_in_the_servers_words() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_with_the_address() {
+async fn a_refused_connection_is_reported_with_the_address() {
     let port = free_port();
     let finished = Pod::new(&job(port, &loadgen(1))).run().await;
     let failure = finished.failure();
@@ -282,15 +282,15 @@ async fn a_second_client_is_found_by_the_counters() {
 }
 
 #[tokio::test]
-async fn sigterm_keeps_what_was_measured_and_leaves_no_tool() {
+async fn after_sigterm_the_numbers_are_stored_and_no_tool_is_left() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(60))).at_the_line().await;
     pod.start(start_in(SOON), TOKEN).await;
     wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
-    let asked = Instant::now();
+    let stopped = Instant::now();
     pod.terminate();
     let finished = pod.finished().await;
-    assert!(asked.elapsed() < Duration::from_secs(10));
+    assert!(stopped.elapsed() < Duration::from_secs(10));
     assert_eq!(finished.failure().step, FailureStep::Interrupted);
     assert!(finished.result.operations.iter().all(|operation| operation.count > 0));
     wait_for("the tool to be gone", async || {
@@ -306,10 +306,10 @@ async fn sigterm_before_the_line_ends_the_runner_at_once() {
     let armed = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
     armed.start(start_in(Duration::from_secs(600)), TOKEN).await;
     for pod in [waiting, armed] {
-        let asked = Instant::now();
+        let stopped = Instant::now();
         pod.terminate();
         let finished = pod.finished().await;
-        assert!(asked.elapsed() < Duration::from_secs(3));
+        assert!(stopped.elapsed() < Duration::from_secs(3));
         assert_eq!(finished.failure().step, FailureStep::Interrupted);
         assert!(finished.failure().message.contains("before the load began"));
     }
@@ -335,9 +335,9 @@ async fn a_tool_that_hangs_is_killed_with_its_children() {
 }
 
 #[tokio::test]
-async fn a_tool_is_asked_in_its_own_way_to_stop() {
+async fn a_tool_gets_its_own_stop_signal() {
     let server = Redis::start(&[]).await;
-    let script = "trap 'echo asked nicely; exit 0' INT; trap 'echo asked wrongly' TERM; echo > up; \
+    let script = "trap 'echo stopped nicely; exit 0' INT; trap 'echo stopped wrongly' TERM; echo > up; \
                   while true; do sleep 0.1; done";
     let pod = Pod::new(&job(server.port, &stand_in())).script(script).at_the_line().await;
     pod.start(start_in(SOON), TOKEN).await;
@@ -347,7 +347,7 @@ async fn a_tool_is_asked_in_its_own_way_to_stop() {
     let finished = pod.finished().await;
     let failure = finished.failure();
     assert_eq!((failure.step, failure.exit_code), (FailureStep::Interrupted, Some(0)));
-    assert!(failure.last_lines.contains(&"asked nicely".to_owned()), "{failure:?}");
+    assert!(failure.last_lines.contains(&"stopped nicely".to_owned()), "{failure:?}");
 }
 
 #[tokio::test]
@@ -399,7 +399,7 @@ async fn an_unreadable_job_is_a_result_too() {
 }
 
 #[tokio::test]
-async fn the_clock_is_told_to_whoever_has_the_token() {
+async fn the_clock_needs_the_token() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
     assert_eq!(pod.clock("another token").await, Err(403));
@@ -417,7 +417,7 @@ async fn a_measured_clock_offset_moves_the_line() {
     let mut order = start_in(SOON);
     order.start_at_unix_nanos += hour;
     order.sent_at_unix_nanos += hour;
-    order.clock = Some(ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 });
+    order.clock = ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 };
     assert_eq!(pod.start(order, TOKEN).await.0, 200);
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
@@ -445,7 +445,7 @@ async fn any_tool_may_load_anything_that_takes_connections() {
     pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
-    assert_eq!(finished.result.server, None, "nothing can be asked");
+    assert_eq!(finished.result.server, None, "no server can be queried");
     assert_eq!(finished.result.operations[0].count, 50);
     assert!((finished.result.window.seconds - 0.2).abs() < 1e-9, "{:?}", finished.result.window);
 }
@@ -487,7 +487,7 @@ async fn an_option_that_memtier_lacks_is_in_the_failure() {
 }
 
 #[tokio::test]
-async fn a_warm_up_that_fails_is_told_before_the_line() {
+async fn a_warm_up_that_fails_is_reported_before_the_line() {
     let server = Redis::start(&[]).await;
     let mut job = job(server.port, &stand_in());
     job["warmupSeconds"] = json!(0.5);
@@ -538,7 +538,7 @@ async fn every_shard_is_verified_and_counted() {
     let shards: u64 = record.shards.iter().map(|shard| calls(&shard.before)).sum();
     assert_eq!(calls(&record.before), shards, "the sum is that of the shards");
 
-    // The shards of an external cluster are asked for.
+    // The runner queries the shards of an external cluster.
     job["target"]["members"] = json!([]);
     let pod = Pod::new(&job).at_the_line().await;
     pod.start(start_in(SOON), TOKEN).await;

@@ -171,7 +171,7 @@ impl Clients {
             }
         }
         let states = self.all.iter().filter_map(|client| client.address);
-        let states = states.map(|address| agents.progress_at(address, &self.token));
+        let states = states.map(|address| agents.progress(address, &self.token));
         join_all(states).await.into_iter().flatten().collect()
     }
 
@@ -190,11 +190,11 @@ impl Clients {
             start_at_unix_nanos: nanos(start),
             sent_at_unix_nanos: nanos(Timestamp::now()),
             // One machine has one clock.
-            clock: Some(ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 }),
+            clock: ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 },
         };
         let sent = self.all.iter().map(|client| async {
             let Some(address) = client.address else { return Ok(()) };
-            let started = agents.start_at(address, &self.token, command).await;
+            let started = agents.start(address, &self.token, command).await;
             started.map(drop).map_err(|error| Error::Start(error, client.name.clone()))
         });
         join_all(sent).await.into_iter().collect()

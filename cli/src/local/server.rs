@@ -176,7 +176,7 @@ impl Server {
                 return Err(Error::Died(death));
             }
             if let Some(observer) = self.observer.as_ref().filter(|_| asks) {
-                if let Ok(observation) = agents.observe_at(observer.address, &observer.token).await {
+                if let Ok(observation) = agents.observe(observer.address, &observer.token).await {
                     self.observation = Some(observation);
                     return Ok(());
                 }
@@ -216,14 +216,14 @@ impl Server {
     pub async fn sample(&self, agents: &Agents, command: &UsageCommand) {
         if let Some(observer) = &self.observer {
             // The check that misses the figures reports that.
-            let _ = agents.sample_at(observer.address, &observer.token, command).await;
+            let _ = agents.sample(observer.address, &observer.token, command).await;
         }
     }
 
     /// What the server used in `window`, under its `name`; nothing without an answer.
     pub async fn usage(&self, agents: &Agents, window: &UsageWindow, name: &str) -> Vec<ServerUsage> {
         let Some(observer) = &self.observer else { return Vec::new() };
-        let usage = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
+        let usage = agents.usage(observer.address, &observer.token, window).await.unwrap_or_default();
         usage.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
     }
 

@@ -1,10 +1,11 @@
 //! What a pod's status says about why it does not run, for people. Pure.
 
 use dragstrip_core::trouble::Trouble;
+use dragstrip_results::protocol::OBSERVER_PORT;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub(super) fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
@@ -28,12 +29,12 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
 /// Name of the container that observes a pod's servers.
 pub const OBSERVER: &str = "observer";
 
-/// Where the observer in the pod is; `None` while the pod has no address, or no observer
-/// that has started: pods of earlier versions have none where the server speaks no RESP.
-pub fn observer(pod: &Pod) -> Option<IpAddr> {
+/// Where the observer in the pod listens; `None` while the pod has no address, or its observer
+/// has not started.
+pub fn observer(pod: &Pod) -> Option<SocketAddr> {
     let mut helpers = pod.status.as_ref()?.init_container_statuses.iter().flatten();
     helpers.find(|container| container.name == OBSERVER && container.started == Some(true))?;
-    address(pod)
+    Some(SocketAddr::new(address(pod)?, OBSERVER_PORT))
 }
 
 /// Whether the pod was made by the Job called `job`, with this `uid` where that is known.

@@ -13,7 +13,10 @@ use dragstrip_core::{
 };
 use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
 use dragstrip_results::error_chain::chain;
-use dragstrip_results::{observed::Observation, protocol::TopologyState};
+use dragstrip_results::{
+    observed::Observation,
+    protocol::{OBSERVER_PORT, TopologyState},
+};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{Event, Node, Pod, Service},
@@ -23,7 +26,7 @@ use kube::{
     Resource, ResourceExt,
     runtime::reflector::{ObjectRef, Store},
 };
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 /// What the observer answered, or why it did not.
 pub type Observed = Result<Observation, String>;
@@ -99,7 +102,7 @@ async fn join(
         return None;
     }
     let addresses: Vec<_> = places(spec, pods).into_iter().map(|place| place.address).collect();
-    let joiner = addresses.first()?.ip();
+    let joiner = SocketAddr::new(addresses.first()?.ip(), OBSERVER_PORT);
     let complete = addresses.len() == usize::from(shape.servers());
     let command = shape.command(addresses).filter(|_| complete)?;
     Some(agents.join(joiner, token, &command).await.map_err(|error| chain(&error)))

@@ -23,7 +23,7 @@ use dragstrip_results::{
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::{net::IpAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 /// How long all observers together may take to tell their clock and what was used.
 const ASKED_WITHIN: Duration = Duration::from_secs(3);
@@ -32,7 +32,7 @@ const ASKED_WITHIN: Duration = Duration::from_secs(3);
 struct Observer {
     pod: String,
     node: Option<String>,
-    address: IpAddr,
+    address: SocketAddr,
 }
 
 impl Observer {
@@ -51,7 +51,7 @@ fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>
     let pods = ctx.world.pods.state();
     let observers = target::servers(&pods, &key).filter_map(|pod| {
         // One that is not up now does not tell, which must show: a sum of the others would be too small.
-        let address = pods::address(pod)?;
+        let address = SocketAddr::new(pods::address(pod)?, OBSERVER_PORT);
         Some(Observer { pod: pod.name_any(), node: target::node_of(pod), address })
     });
     let observers = observers.collect();
@@ -105,8 +105,7 @@ async fn ask(
     token: &str,
     window: &UsageWindow,
 ) -> Result<Vec<ServerUsage>, AgentError> {
-    let clock = agents.clock(observer.address, OBSERVER_PORT, token).await?;
-    let ahead = clock.map_or(0, |clock| clock.offset_nanos);
+    let ahead = agents.clock(observer.address, token).await?.offset_nanos;
     let window = UsageWindow {
         from_unix_nanos: window.from_unix_nanos.saturating_add(ahead),
         to_unix_nanos: window.to_unix_nanos.saturating_add(ahead),
@@ -161,8 +160,11 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_their_pod_and_by_their_port_where_it_has_several() {
-        let observer =
-            Observer { pod: "shop-0".into(), node: Some("worker".into()), address: [10, 0, 0, 1].into() };
+        let observer = Observer {
+            pod: "shop-0".into(),
+            node: Some("worker".into()),
+            address: ([10, 0, 0, 1], OBSERVER_PORT).into(),
+        };
         let server = |port: &str| ServerUsage { server: port.into(), ..ServerUsage::default() };
         let names = |servers: Vec<ServerUsage>| {
             let named = named(&observer, servers);

@@ -23,7 +23,11 @@ use dragstrip_core::{
 };
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
 use dragstrip_results::error_chain::chain;
-use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
+use dragstrip_results::{
+    protocol::{RUNNER_PORT, RunnerState},
+    result::RepetitionResult,
+    stored,
+};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -33,6 +37,7 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt, api::ListParams};
 use std::{
     collections::{BTreeMap, HashSet},
+    net::SocketAddr,
     sync::Arc,
 };
 
@@ -291,7 +296,8 @@ async fn runners(
         alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).map(|(pod, address)| {
             let token = &token;
             async move {
-                let answer = ctx.agents.progress(address, token).await;
+                let runner = SocketAddr::new(address, RUNNER_PORT);
+                let answer = ctx.agents.progress(runner, token).await;
                 // It may just be ending; its own end is what counts then.
                 let reported =
                     answer.inspect_err(|error| tracing::debug!(pod, %error, "runner did not answer"));

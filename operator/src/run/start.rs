@@ -25,7 +25,7 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use std::{net::IpAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 /// Longest time that telling all pods may take.
 const TELLING: SignedDuration = SignedDuration::from_millis(300);
@@ -67,8 +67,8 @@ pub(crate) fn same_under_load(
 /// A runner that is to be told.
 struct Runner {
     pod: String,
-    address: IpAddr,
-    clock: Option<ClockOffset>,
+    address: SocketAddr,
+    clock: ClockOffset,
 }
 
 /// Whether some pod of `job` has a start line, so that the others must not get another.
@@ -161,10 +161,11 @@ async fn runners(
     fetched: &Fetched,
 ) -> Result<Vec<Runner>, Error> {
     let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
-    let found: Vec<(String, IpAddr)> =
-        alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).collect();
+    let found: Vec<(String, SocketAddr)> = alive
+        .filter_map(|pod| Some((pod.name_any(), SocketAddr::new(pods::address(pod)?, RUNNER_PORT))))
+        .collect();
     let requests = found.into_iter().map(|(pod, address)| async move {
-        match agents.clock(address, RUNNER_PORT, token).await {
+        match agents.clock(address, token).await {
             Ok(clock) => Ok(Runner { pod, address, clock }),
             Err(error) => Err(Error::ReadClock(error, pod)),
         }

@@ -29,7 +29,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     observed::Observation,
-    protocol::{JobMember, JobTls, OBSERVER_PORT},
+    protocol::{JobMember, JobTls},
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
@@ -199,7 +199,7 @@ pub(super) fn servers<'a>(
 
 /// Where the observers in `pods` listen.
 fn observers<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<SocketAddr> {
-    pods.filter_map(|pod| Some(SocketAddr::new(pods::observer(pod)?, OBSERVER_PORT))).collect()
+    pods.filter_map(|pod| pods::observer(pod)).collect()
 }
 
 /// The node that a pod is on.

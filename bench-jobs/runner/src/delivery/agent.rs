@@ -1,5 +1,5 @@
-//! What runner and observer share as agents of the operator: a query must carry the agent's
-//! token, a command the operator's signature besides; the clock; a page of metrics.
+//! The HTTP interface that runner and observer share: queries must carry the agent's
+//! token, commands the operator's signature too; the clock; the page of metrics.
 //! Touches the clock.
 
 use crate::frame::clock;
@@ -87,8 +87,8 @@ impl Guard {
     }
 }
 
-/// `open` routes for everybody, `queries` with the token alone, since they change nothing,
-/// and `commands` with the operator's signature.
+/// The routes: `open` ones need nothing, `queries` need the token, since they change nothing,
+/// and `commands` need the operator's signature too.
 pub fn guarded<S: Clone + Send + Sync + 'static>(
     guard: Guard,
     open: Router<S>,

@@ -1,5 +1,5 @@
-//! Delivers a result so that it cannot be lost: the whole one as a line of the
-//! log, and as the container's termination message again, or a compact one. Touches stdout
+//! Delivers a result so that it cannot be lost: the complete one as a line of the
+//! log, and again as the container's termination message, or a compact one. Touches stdout
 //! and the termination log.
 
 use dragstrip_results::result::{Failure, LOG_MARKER, PodResult};
@@ -37,12 +37,12 @@ fn log(result: &PodResult) -> Result<(), DeliverError> {
     writeln!(stdout, "{LOG_MARKER}{json}").and_then(|()| stdout.flush()).map_err(DeliverError::Log)
 }
 
-/// The whole result where it fits, else a compact one made to fit, which says
-/// that it is not complete: what is left out is in the log.
+/// The complete result if it fits, else a compact one made to fit, which says
+/// that it is not complete: the log has the rest.
 pub fn termination_message(result: &PodResult) -> Result<String, serde_json::Error> {
-    let whole = serde_json::to_string(result)?;
-    if whole.len() <= MAXIMUM_TERMINATION_BYTES {
-        return Ok(whole);
+    let complete = serde_json::to_string(result)?;
+    if complete.len() <= MAXIMUM_TERMINATION_BYTES {
+        return Ok(complete);
     }
     let mut compact = result.compact();
     let mut text = serde_json::to_string(&compact)?;
@@ -140,7 +140,7 @@ mod tests {
         let failure = failure(FailureStep::Tool, "broke");
         let small = PodResult::failed("phase", 1, "pod", failure);
         let read: PodResult = serde_json::from_str(&termination_message(&small).unwrap()).unwrap();
-        assert_eq!(read, small, "a result that fits is delivered whole");
+        assert_eq!(read, small, "a result that fits is delivered completely");
         let mut large = small;
         large.operations = vec![operation("GET".into())];
         let read: PodResult = serde_json::from_str(&termination_message(&large).unwrap()).unwrap();

@@ -10,17 +10,22 @@ use prometheus::{
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 
-pub type Label = (&'static str, String);
+pub fn label(name: &str, value: impl Into<String>) -> LabelPair {
+    let mut label = LabelPair::default();
+    label.set_name(name.to_owned());
+    label.set_value(value.into());
+    label
+}
 
 /// A metric's name, type and explanation.
 pub type Heading<'a> = (&'a str, MetricType, &'a str);
 
-/// Heads a metric that may go up and down.
+/// The heading of a metric that may go up and down.
 pub const fn gauge<'a>(name: &'a str, help: &'a str) -> Heading<'a> {
     (name, MetricType::GAUGE, help)
 }
 
-/// Heads a metric that only goes up.
+/// The heading of a metric that only goes up.
 pub const fn counter<'a>(name: &'a str, help: &'a str) -> Heading<'a> {
     (name, MetricType::COUNTER, help)
 }
@@ -46,10 +51,10 @@ impl Exposition {
     pub fn metric(
         &mut self,
         (name, kind, help): Heading<'_>,
-        samples: impl IntoIterator<Item = (Vec<Label>, f64)>,
+        samples: impl IntoIterator<Item = (Vec<LabelPair>, f64)>,
     ) {
         let metrics = samples.into_iter().map(|(labels, value)| {
-            let mut metric = Metric::from_label(pairs(&labels));
+            let mut metric = Metric::from_label(labels);
             if kind == MetricType::COUNTER {
                 let mut counter = Counter::default();
                 counter.set_value(value.max(0.0));
@@ -64,10 +69,10 @@ impl Exposition {
         self.family((name, kind, help), metrics.collect());
     }
 
-    /// Adds metrics with one sample each, as far as they have a value.
+    /// Adds metrics with one sample each, without those that have no value.
     pub fn values<'a>(
         &mut self,
-        labels: &[Label],
+        labels: &[LabelPair],
         metrics: impl IntoIterator<Item = (Heading<'a>, Option<f64>)>,
     ) {
         for (heading, value) in metrics {
@@ -76,7 +81,7 @@ impl Exposition {
     }
 
     /// Adds the CPU limit of containers and how it throttled them; `side` is runner or server.
-    pub fn containers(&mut self, side: &str, readings: &[(Vec<Label>, &Reading)]) {
+    pub fn containers(&mut self, side: &str, readings: &[(Vec<LabelPair>, &Reading)]) {
         for ((name, kind, help), value) in CONTAINER {
             let samples = readings.iter().filter_map(|(labels, read)| Some((labels.clone(), value(read)?)));
             self.metric((&format!("dragstrip_{side}_{name}"), kind, help), samples);
@@ -84,7 +89,7 @@ impl Exposition {
     }
 
     /// Adds the traffic of a pod without its loopback; `side` is runner or server.
-    pub fn network(&mut self, side: &str, labels: &[Label], network: &NetworkUsage) {
+    pub fn network(&mut self, side: &str, labels: &[LabelPair], network: &NetworkUsage) {
         for (name, help, value) in [
             ("receive_bytes_total", "Bytes that the pod received.", network.received_bytes),
             ("transmit_bytes_total", "Bytes that the pod sent.", network.sent_bytes),
@@ -99,7 +104,7 @@ impl Exposition {
         }
     }
 
-    pub fn histogram(&mut self, name: &str, help: &str, labels: &[Label], latencies: &LatencyCounts) {
+    pub fn histogram(&mut self, name: &str, help: &str, labels: &[LabelPair], latencies: &LatencyCounts) {
         let mut below = 0;
         let buckets = BOUNDS_MICROS.iter().zip(latencies.counts).map(|(micros, count)| {
             below += count;
@@ -112,7 +117,7 @@ impl Exposition {
         histogram.set_bucket(buckets.collect());
         histogram.set_sample_count(latencies.count());
         histogram.set_sample_sum(latencies.seconds);
-        let mut metric = Metric::from_label(pairs(labels));
+        let mut metric = Metric::from_label(labels.to_vec());
         metric.set_histogram(histogram);
         self.family((name, MetricType::HISTOGRAM, help), vec![metric]);
     }
@@ -135,19 +140,6 @@ impl Exposition {
     }
 }
 
-/// Labels, sorted by name.
-fn pairs(labels: &[Label]) -> Vec<LabelPair> {
-    let mut labels: Vec<&Label> = labels.iter().collect();
-    labels.sort();
-    let pair = |(name, value): &Label| {
-        let mut pair = LabelPair::default();
-        pair.set_name((*name).to_owned());
-        pair.set_value(value.clone());
-        pair
-    };
-    labels.into_iter().map(pair).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +147,7 @@ mod tests {
     #[test]
     fn a_page_reads_as_prometheus_wants_it() {
         let mut page = Exposition::default();
-        let labels = vec![("b", "2".to_owned()), ("a", "q\"\\\n".to_owned())];
+        let labels = vec![label("a", "q\"\\\n"), label("b", "2")];
         page.metric(counter("x_total", "Things."), [(labels, 1.5)]);
         page.metric(gauge("y", "Nothing."), []);
         page.values(&[], [(gauge("a", "First."), Some(1.0)), (gauge("b", "None."), None)]);
@@ -171,7 +163,7 @@ mod tests {
         let mut latencies = LatencyCounts { seconds: 2.5, ..LatencyCounts::default() };
         (latencies.counts[0], latencies.counts[1], latencies.counts[BOUNDS_MICROS.len()]) = (3, 4, 1);
         let mut page = Exposition::default();
-        page.histogram("l_seconds", "Latencies.", &[("run", "r".to_owned())], &latencies);
+        page.histogram("l_seconds", "Latencies.", &[label("run", "r")], &latencies);
         let text = page.text().unwrap();
         for line in [
             "l_seconds_bucket{run=\"r\",le=\"0.00002\"} 3\n",

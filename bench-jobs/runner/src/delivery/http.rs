@@ -17,20 +17,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use dragstrip_results::protocol::{
-    CLOCK_PATH, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartCommand,
-};
-use std::{
-    io,
-    net::SocketAddr,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use dragstrip_results::protocol::{CLOCK_PATH, JobSpec, PROGRESS_PATH, READY_PATH, START_PATH, StartCommand};
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
 
-/// What the container uses is read about once a second, however many scrape.
-const USE_STANDS: Duration = Duration::from_millis(900);
 /// How long answers under way may take when the runner ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -38,24 +28,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 struct Desk {
     shared: Arc<Shared>,
     series: Series,
-    /// What the container had used, when, and in which stage.
-    cache: Mutex<Option<(Instant, RunnerStage, ContainerUse)>>,
-}
-
-impl Desk {
-    fn container_use(&self, stage: RunnerStage) -> ContainerUse {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        // The last scrape shows what was used until the end, so that a new stage ends the cache.
-        if let Some((_, _, used)) =
-            cache.as_ref().filter(|(at, of, _)| *of == stage && at.elapsed() < USE_STANDS)
-        {
-            return used.clone();
-        }
-        let used =
-            ContainerUse { cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), network: network::usage() };
-        *cache = Some((Instant::now(), stage, used.clone()));
-        used
-    }
 }
 
 #[derive(Debug)]
@@ -84,7 +56,7 @@ pub async fn serve(
 ) -> io::Result<Serving> {
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
-    let desk = Desk { shared, series: Series::of(job, client), cache: Mutex::default() };
+    let desk = Desk { shared, series: Series::of(job, client) };
     let service = router(desk, guard).into_make_service_with_connect_info::<LocalEnd>();
     let (end, ended) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
@@ -109,10 +81,9 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response {
 }
 
 async fn start(State(desk): State<Arc<Desk>>, Json(command): Json<StartCommand>) -> Response {
-    let now = clock::unix_nanos();
-    let accepted = desk.shared.offer(command, now);
+    let accepted = desk.shared.offer(command);
     let status = if accepted { StatusCode::OK } else { StatusCode::CONFLICT };
-    (status, Json(desk.shared.snapshot().answer(now))).into_response()
+    (status, Json(desk.shared.snapshot().answer(clock::unix_nanos()))).into_response()
 }
 
 async fn progress(State(desk): State<Arc<Desk>>) -> Response {
@@ -121,7 +92,8 @@ async fn progress(State(desk): State<Arc<Desk>>) -> Response {
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let snapshot = desk.shared.snapshot();
-    let (latencies, used) = (desk.shared.latencies(), desk.container_use(snapshot.stage));
+    let used = ContainerUse { cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), network: network::usage() };
+    let latencies = desk.shared.latencies();
     let answer = metrics_answer(desk.series.page(&snapshot, &latencies, &used, clock::unix_nanos()));
     desk.shared.note_scrape(snapshot.stage);
     answer

@@ -3,7 +3,7 @@
 
 use crate::{
     delivery::{
-        exposition::{Exposition, Label, counter, gauge},
+        exposition::{Exposition, counter, gauge, label},
         state::Snapshot,
     },
     measuring::cgroup::Reading,
@@ -13,12 +13,13 @@ use dragstrip_results::{
     protocol::{JobSpec, RunnerStage},
     usage::NetworkUsage,
 };
+use prometheus::proto::LabelPair;
 use std::{collections::BTreeMap, time::Duration};
 
 #[derive(Debug, Clone)]
 pub struct Series {
-    labels: Vec<Label>,
-    /// The planned length of the measured load, in seconds, where it is known.
+    labels: Vec<LabelPair>,
+    /// The planned length of the measured load, in seconds, if it is declared.
     planned: Option<f64>,
     warmup: f64,
     /// How long after the start line a tool with one stage still warms up.
@@ -36,10 +37,10 @@ impl Series {
     /// The series of the client with this index.
     pub fn of(job: &JobSpec, client: u32) -> Self {
         let labels = vec![
-            ("run", job.run.clone()),
-            ("phase", job.phase.clone()),
-            ("repetition", job.repetition.to_string()),
-            ("client", client.to_string()),
+            label("client", client.to_string()),
+            label("phase", &job.phase),
+            label("repetition", job.repetition.to_string()),
+            label("run", &job.run),
         ];
         let stages = job.tool.stages();
         Self {
@@ -68,8 +69,8 @@ impl Series {
         snapshot.progress.ratio.or_else(by_clock).map(|ratio| ratio.clamp(0.0, 1.0))
     }
 
-    fn labelled(&self, name: &'static str, value: &str) -> Vec<Label> {
-        [&self.labels[..], &[(name, value.to_owned())]].concat()
+    fn labelled(&self, name: &str, value: &str) -> Vec<LabelPair> {
+        [&self.labels[..], &[label(name, value)]].concat()
     }
 
     /// The page; `percentiles` are those of the tool's own latencies, in seconds.
@@ -111,9 +112,7 @@ impl Series {
         let shown = self.stage(snapshot, elapsed);
         page.metric(
             gauge("dragstrip_runner_stage", "1 for the stage the runner is in."),
-            STAGES.map(|stage| {
-                (self.labelled("stage", stage_name(stage)), f64::from(u8::from(stage == shown)))
-            }),
+            STAGES.map(|(stage, name)| (self.labelled("stage", name), f64::from(u8::from(stage == shown)))),
         );
         let progress = &snapshot.progress;
         let number = |value: u64| value as f64;
@@ -145,26 +144,19 @@ impl Series {
     }
 }
 
-const STAGES: [RunnerStage; 7] = [
-    RunnerStage::Preflight,
-    RunnerStage::Loading,
-    RunnerStage::WarmingUp,
-    RunnerStage::AtStartLine,
-    RunnerStage::Armed,
-    RunnerStage::Running,
-    RunnerStage::Finished,
+/// The stages by the names that they have in JSON.
+const STAGES: [(RunnerStage, &str); 7] = [
+    (RunnerStage::Preflight, "preflight"),
+    (RunnerStage::Loading, "loading"),
+    (RunnerStage::WarmingUp, "warmingUp"),
+    (RunnerStage::AtStartLine, "atStartLine"),
+    (RunnerStage::Armed, "armed"),
+    (RunnerStage::Running, "running"),
+    (RunnerStage::Finished, "finished"),
 ];
 
 pub fn stage_name(stage: RunnerStage) -> &'static str {
-    match stage {
-        RunnerStage::Preflight => "preflight",
-        RunnerStage::Loading => "loading",
-        RunnerStage::WarmingUp => "warmingUp",
-        RunnerStage::AtStartLine => "atStartLine",
-        RunnerStage::Armed => "armed",
-        RunnerStage::Running => "running",
-        RunnerStage::Finished => "finished",
-    }
+    STAGES.iter().find(|(listed, _)| *listed == stage).map_or("", |(_, name)| name)
 }
 
 #[cfg(test)]
@@ -183,6 +175,13 @@ mod tests {
     }
 
     #[test]
+    fn every_stage_has_its_json_name() {
+        for (stage, name) in STAGES {
+            assert_eq!(serde_json::to_value(stage).unwrap(), name);
+        }
+    }
+
+    #[test]
     fn the_page_names_the_stage_and_the_counts() {
         let progress = Progress { operations: 12, errors: 3, ..Progress::default() };
         let page = page(&progress, &BTreeMap::new(), &ContainerUse::default());
@@ -196,7 +195,7 @@ mod tests {
             assert!(page.contains(&line), "{line} is not in {page}");
         }
         for absent in ["bytes", "connections", "latency", "cpu", "network"] {
-            assert!(!page.contains(absent), "{absent} is on the page, though nobody knows it: {page}");
+            assert!(!page.contains(absent), "{absent} is on the page, though nothing reports it: {page}");
         }
     }
 
@@ -236,7 +235,7 @@ mod tests {
             format!("dragstrip_runner_connections{{{LABELS}}} 50\n"),
             format!("dragstrip_runner_progress_ratio{{{LABELS}}} 1\n"),
             format!("dragstrip_runner_latency_seconds_bucket{{{LABELS},le=\"0.00008\"}} 7\n"),
-            "dragstrip_runner_tool_latency_seconds{client=\"0\",percentile=\"99.9\",phase=\"phase\",repetition=\"1\",run=\"run\"} 0.002\n".to_owned(),
+            "dragstrip_runner_tool_latency_seconds{client=\"0\",phase=\"phase\",repetition=\"1\",run=\"run\",percentile=\"99.9\"} 0.002\n".to_owned(),
             format!("dragstrip_runner_cpu_seconds_total{{{LABELS}}} 2.5\n"),
             format!("dragstrip_runner_cpu_limit{{{LABELS}}} 1.5\n"),
             format!("dragstrip_runner_memory_bytes{{{LABELS}}} 77\n"),

@@ -1,5 +1,4 @@
-//! The two clocks: Unix time, which pods share, and the monotonic one, which
-//! lengths are measured with.
+//! Unix time, which pods share, and conversions of lengths of time. Touches the clock.
 
 use std::time::{Duration, SystemTime};
 

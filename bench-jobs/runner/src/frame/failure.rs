@@ -1,9 +1,9 @@
-//! Making failures. Pure.
+//! Makes failures. Pure.
 
 use dragstrip_results::result::{Failure, FailureStep};
 use std::fmt::Display;
 
-/// A failure with a message and no process behind it.
+/// A failure with a message and without a process.
 pub fn failure(step: FailureStep, message: impl Into<String>) -> Failure {
     Failure { step, message: message.into(), exit_code: None, signal: None, last_lines: Vec::new() }
 }

@@ -1,5 +1,5 @@
-//! `install`: copies this program, and the load generator when it lies beside
-//! it, into a volume that the tool's own image then starts it from. Touches
+//! `install`: copies this program, and the load generator if it lies beside
+//! it, into a volume from which the tool's own image then starts it. Touches
 //! files and nothing else.
 
 use std::{
@@ -12,53 +12,46 @@ use std::{
 pub const RUNNER_NAME: &str = "dragstrip-runner";
 /// The load generator's file name, here and in the volume.
 pub const LOADGEN_NAME: &str = "dragstrip-loadgen";
-/// The file name of what loads through client libraries. Phases of it run in our
+/// The file name of the generator that loads through client libraries. Its phases run in our
 /// own image, so it is never copied.
 pub const CLIENTS_NAME: &str = "dragstrip-clients";
 
-/// A step of the installation that failed.
+/// The file that could not be found, made or copied.
 #[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    #[error("cannot find this program's own file")]
-    Locate(#[source] io::Error),
-    #[error("cannot create the directory {path}")]
-    Directory { path: PathBuf, source: io::Error },
-    #[error("cannot copy {from} to {to}")]
-    Copy { from: PathBuf, to: PathBuf, source: io::Error },
+#[error("cannot install {path}")]
+pub struct InstallError {
+    path: PathBuf,
+    source: io::Error,
 }
 
 /// Installs into `directory`; returns the files written.
 pub fn install(directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
-    let own = std::env::current_exe().map_err(InstallError::Locate)?;
+    let own = std::env::current_exe().map_err(|source| InstallError { path: RUNNER_NAME.into(), source })?;
     install_from(&own, directory)
 }
 
 fn install_from(own: &Path, directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
-    fs::create_dir_all(directory)
-        .map_err(|source| InstallError::Directory { path: directory.to_path_buf(), source })?;
-    let mut written = vec![copy(own, &directory.join(RUNNER_NAME))?];
-    let loadgen = own.with_file_name(LOADGEN_NAME);
-    if loadgen.is_file() {
-        written.push(copy(&loadgen, &directory.join(LOADGEN_NAME))?);
+    let failed = |path: &Path, source| InstallError { path: path.to_path_buf(), source };
+    fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
+    let mut written = Vec::new();
+    for (from, name) in [(own.to_path_buf(), RUNNER_NAME), (own.with_file_name(LOADGEN_NAME), LOADGEN_NAME)] {
+        // The load generator need not be there.
+        if from.is_file() || name == RUNNER_NAME {
+            let to = directory.join(name);
+            copy(&from, &to).map_err(|source| failed(&to, source))?;
+            written.push(to);
+        }
     }
     Ok(written)
 }
 
 /// Copies under another name first: an init container that runs again must not
 /// write into a program that is being executed.
-fn copy(from: &Path, to: &Path) -> Result<PathBuf, InstallError> {
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let partial = to.with_extension("partial");
-    let steps = || {
-        fs::copy(from, &partial)?;
-        fs::set_permissions(&partial, fs::Permissions::from_mode(0o755))?;
-        fs::rename(&partial, to)
-    };
-    steps().map_err(|source| InstallError::Copy {
-        from: from.to_path_buf(),
-        to: to.to_path_buf(),
-        source,
-    })?;
-    Ok(to.to_path_buf())
+    fs::copy(from, &partial)?;
+    fs::set_permissions(&partial, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&partial, to)
 }
 
 #[cfg(test)]

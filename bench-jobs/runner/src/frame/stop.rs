@@ -1,4 +1,4 @@
-//! The wish to stop: SIGTERM from Kubernetes, SIGINT from a terminal. As PID 1
+//! The request to stop: SIGTERM from Kubernetes, SIGINT from a terminal. As PID 1
 //! the process would ignore both without a handler.
 
 use tokio::{
@@ -28,12 +28,12 @@ impl Stop {
         Ok(Self(receiver))
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether the process must stop.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Returns when somebody asked to stop.
+    /// Returns when the process must stop.
     pub async fn requested(&self) {
         let mut receiver = self.0.clone();
         // An error means that the listener is gone, and the runtime with it.

@@ -1,5 +1,5 @@
-//! When the tool's load threads worked, and how much, by their sampled CPU times. For
-//! the load's begin and end main threads do not count: memtier's only polls once a
+//! When the tool's load threads worked, and how much, by their sampled CPU times. Main
+//! threads do not count for the load's begin and end: memtier's only polls once a
 //! second for the end, and a script's waits for the tool that it started. Pure.
 
 use crate::measuring::threads::{Times, busiest};
@@ -24,16 +24,16 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Takes in the CPU times of all threads `at` some time after the start line; zero
+    /// Notes the CPU times of all threads `at` some time after the start line; zero
     /// before it.
     pub fn note(&mut self, threads: Vec<Times>, at: Duration) {
         let mut grew = false;
         for times in threads {
-            let known = self.tracks.remove(&times.id);
-            let cpu_before = known.as_ref().map_or(0, |track| track.last.cpu_nanos);
+            let track = self.tracks.remove(&times.id);
+            let cpu_before = track.as_ref().map_or(0, |track| track.last.cpu_nanos);
             grew |= !times.main && times.cpu_nanos > cpu_before;
             let before =
-                if at.is_zero() { Some(times.clone()) } else { known.and_then(|track| track.before) };
+                if at.is_zero() { Some(times.clone()) } else { track.and_then(|track| track.before) };
             self.tracks.insert(times.id, Track { before, last: times });
         }
         if grew {
@@ -41,8 +41,8 @@ impl Activity {
         }
     }
 
-    /// When a load thread first worked, and when one last did; `None` when none
-    /// was ever seen to.
+    /// When a load thread first worked, and when one last did; `None` if no load
+    /// thread was seen to work.
     pub fn growth(&self) -> Option<(Duration, Duration)> {
         self.growth
     }

@@ -10,20 +10,20 @@ use std::{
 
 pub const OWN_ROOT: &str = "/sys/fs/cgroup";
 
-/// What a cgroup has used since it was made, and what it may use.
+/// What a cgroup has used since it exists, and what it may use.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     pub usage: CgroupUsage,
-    /// Its own CPU limit, in CPUs. A pod's own one is out of sight.
+    /// Its own CPU limit, in CPUs. The pod's limit is not visible here.
     pub cpu_limit: Option<f64>,
-    /// Page faults for which the disk had to be read.
+    /// Page faults that read the disk.
     pub major_page_faults: u64,
     /// Its memory in swap now, in bytes.
     pub swapped_bytes: u64,
 }
 
-/// Reads a cgroup's usage; `None` where its CPU time cannot be read. What else
-/// is missing reads as 0 or as an empty text.
+/// Reads a cgroup's usage; `None` if its CPU time cannot be read. Other missing
+/// values read as 0 or as an empty text.
 pub fn read(root: &Path) -> Option<Reading> {
     if root.join("cgroup.controllers").exists() { read_unified(root) } else { read_legacy(root) }
 }
@@ -55,7 +55,7 @@ fn read_unified(root: &Path) -> Option<Reading> {
         inactive_file_bytes: keyed(&memory, "inactive_file").unwrap_or_default(),
         memory_peak_bytes: number(&root.join("memory.peak")).unwrap_or_default(),
     };
-    // `max` is no number: then there is no limit.
+    // `max` is not a number: then there is no limit.
     let limit = text(&root.join("cpu.max")).unwrap_or_default();
     let (quota, period) = limit.split_once(' ').unwrap_or_default();
     Some(Reading {
@@ -88,7 +88,7 @@ fn read_legacy(root: &Path) -> Option<Reading> {
     };
     Some(Reading {
         usage,
-        // -1 is no number here: then there is no limit.
+        // -1 is not a number here: then there is no limit.
         cpu_limit: cpus(number(&cpu.join("cpu.cfs_quota_us")), number(&cpu.join("cpu.cfs_period_us"))),
         major_page_faults: of_all("pgmajfault").unwrap_or_default(),
         swapped_bytes: of_all("swap").unwrap_or_default(),
@@ -191,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn no_cgroup_is_no_usage() {
+    fn without_a_cgroup_there_is_no_usage() {
         assert_eq!(read(tempfile::tempdir().unwrap().path()), None);
     }
 
     #[test]
-    fn no_limit_is_none() {
+    fn a_missing_limit_is_absent() {
         let unified = tempfile::tempdir().unwrap();
         let files = [("cgroup.controllers", ""), ("cpu.stat", "usage_usec 1\n"), ("cpu.max", "max 100000\n")];
         write(unified.path(), &files);
@@ -219,7 +219,7 @@ mod tests {
         let usage = usage_between(&before, &expected());
         assert!((usage.cpu_seconds - 2.5).abs() < 1e-9);
         assert_eq!((usage.throttled_periods, usage.major_page_faults), (2, 2));
-        assert_eq!(usage.swapped_bytes, 0, "what came back from swap is no growth");
+        assert_eq!(usage.swapped_bytes, 0, "memory that came back from swap does not count");
         assert_eq!((usage.cpu_limit, usage.cgroup), (Some(1.5), Some(expected().usage)));
     }
 }

@@ -1,9 +1,8 @@
-//! What went over the pod's network. Touches /proc.
+//! The traffic of the pod's network. Touches /proc.
 
 use dragstrip_results::usage::NetworkUsage;
-use std::collections::BTreeMap;
 
-/// The interface that nothing leaves the pod over.
+/// The interface whose traffic stays in the pod.
 const LOOPBACK: &str = "lo";
 
 /// What all interfaces but the loopback sent and received since they were made, and what
@@ -18,7 +17,7 @@ pub fn usage() -> Option<NetworkUsage> {
         sent_segments: segments.as_ref().map_or(0, |tcp| tcp.tcp_out_segs),
         retransmitted_segments: segments.as_ref().map_or(0, |tcp| tcp.tcp_retrans_segs),
         // A driver's own counters need an ioctl.
-        allowance_exceeded: BTreeMap::new(),
+        ..NetworkUsage::default()
     })
 }
 

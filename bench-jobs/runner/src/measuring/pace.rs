@@ -1,10 +1,10 @@
-//! How often something may be sampled: never so often that it takes more than its
+//! How often something may be sampled, so that it never takes more than its
 //! share of a core. Reads the calling thread's own CPU time.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// A core has so many times what sampling may take of it: a third of a percent.
+/// Sampling may take one of so many parts of a core: a third of a percent.
 const SHARES: u32 = 300;
 
 /// Does `work` and returns how long to wait until it may be done again: `shortest`, or
@@ -15,8 +15,7 @@ pub fn paced<T>(shortest: Duration, work: impl FnOnce() -> T) -> (T, Duration) {
     (done, shortest.max(thread_cpu().saturating_sub(before) * SHARES))
 }
 
-/// CPU time of this thread, to the nanosecond; what the CPU did for others meanwhile is
-/// not in it. The kernel has this clock for every thread.
+/// CPU time of this thread, to the nanosecond, without what the CPU did for others. The kernel has this clock for every thread.
 fn thread_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_costs_little_keeps_its_pace_and_what_costs_much_waits() {
+    fn cheap_work_repeats_at_its_pace_and_expensive_work_waits() {
         let shortest = Duration::from_millis(250);
         assert_eq!(paced(shortest, || 7), (7, shortest));
         let busy = || {

@@ -1,4 +1,4 @@
-//! What the network alone takes: how long TCP's handshake with the observer beside a
+//! The network's share of a round trip: how long TCP's handshake with the observer beside a
 //! server lasts, which the kernels make without the programs. This distinguishes a slow
 //! network from a slow server. Opens one connection at a time to observers, and nothing else.
 
@@ -10,14 +10,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How often, over all clients: an observer takes and drops each connection.
+/// Time between two handshakes of all clients: an observer accepts and drops each connection.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How often at least, of one client of many.
+/// Longest time between two handshakes of one client of many.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Measures with each of `observers` in turn, as one of so many clients, until `stop` is
-/// used or dropped; `None` where there is nothing to measure with.
+/// Measures with each of `observers` in turn, as one of `clients`, until `stop` is
+/// used or dropped; `None` without observers.
 pub async fn measure(
     observers: &[SocketAddr],
     clients: u32,
@@ -41,7 +41,7 @@ pub async fn measure(
         }
     }
     if observers.is_empty() {
-        // Who has nothing to do waits all the same: the load has not ended.
+        // Without observers this waits all the same: the load has not ended.
         let _ = stop.await;
         return None;
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_answer_is_counted_and_the_others_are_asked_in_turn() {
+    async fn silent_observers_are_counted_and_the_others_are_measured_in_turn() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let refusing = TcpListener::bind("127.0.0.1:0").unwrap();
         let observers = [refusing.local_addr().unwrap(), listener.local_addr().unwrap()];

@@ -1,5 +1,5 @@
 //! The CPU times of a process's threads and of those of its children, from files that
-//! stay open between readings: that costs an eighth of opening them anew. Touches /proc.
+//! stay open between readings: that costs an eighth of opening them each time. Touches /proc.
 
 use dragstrip_results::usage::ThreadUsage;
 use std::{collections::BTreeMap, fs, fs::File, os::unix::fs::FileExt as _, sync::Arc};
@@ -18,7 +18,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// What was used since an earlier reading; all of it where there is none.
+    /// What was used since an earlier reading; all of it without one.
     pub fn since(&self, before: Option<&Self>) -> ThreadUsage {
         let grown = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or_default()) as f64 / 1e9;
         ThreadUsage {
@@ -29,7 +29,7 @@ impl Times {
     }
 }
 
-/// The busiest of `threads` first, and no more than `most` of them. Pure.
+/// The busiest of `threads` first, at most `most` of them. Pure.
 pub fn busiest(mut threads: Vec<ThreadUsage>, most: usize) -> Vec<ThreadUsage> {
     threads.sort_by(|one, other| other.cpu_seconds.total_cmp(&one.cpu_seconds));
     threads.truncate(most);
@@ -47,13 +47,13 @@ struct Opened {
 /// The threads of a process and of those that it started.
 pub struct Threads {
     process: i32,
-    /// At most so many files are held open.
+    /// Most files that are open.
     most: usize,
     opened: BTreeMap<i32, Opened>,
 }
 
 impl Threads {
-    /// Of `process`, at most so many.
+    /// The threads of `process`, at most `most` of them.
     pub fn of(process: i32, most: usize) -> Self {
         Self { process, most, opened: BTreeMap::new() }
     }
@@ -62,7 +62,7 @@ impl Threads {
         self.process
     }
 
-    /// Reads all of them; none when they are gone, or the kernel keeps no such statistics.
+    /// Reads all of them; none when they are gone, or the kernel has no such statistics.
     pub fn read(&mut self) -> Vec<Times> {
         self.open_new();
         let mut read = Vec::with_capacity(self.opened.len());
@@ -89,10 +89,10 @@ impl Threads {
 
     fn open(&mut self, process: i32, id: i32) {
         let name = || fs::read_to_string(format!("/proc/{process}/task/{id}/comm")).ok();
-        if let Some(known) = self.opened.get_mut(&id) {
-            if !known.named {
-                known.named = true;
-                known.name = name().map_or_else(|| Arc::clone(&known.name), |name| name.trim_end().into());
+        if let Some(opened) = self.opened.get_mut(&id) {
+            if !opened.named {
+                opened.named = true;
+                opened.name = name().map_or_else(|| Arc::clone(&opened.name), |name| name.trim_end().into());
             }
             return;
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_by_name_and_with_what_they_used_until_they_end() {
+    fn threads_are_read_by_name_and_with_their_usage_until_they_end() {
         let (end, ended) = mpsc::channel::<()>();
         let (worked, has_worked) = mpsc::channel();
         let worker = thread::Builder::new().name("a-busy-one".to_owned()).spawn(move || {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_children_count_and_what_is_gone_has_none() {
+    fn threads_of_children_count_and_an_ended_process_has_none() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let child_id = i32::try_from(child.id()).unwrap();
         // The child of this test's own thread is a child of no main thread: watched directly.

@@ -12,7 +12,7 @@ use nix::sys::{
 };
 use std::{path::Path, time::Instant};
 
-/// What went on around a container, since the machine and the pod began.
+/// What the machine and the pod's network have used since they began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Around {
     pub host: Option<HostUsage>,
@@ -24,7 +24,7 @@ impl Around {
         Self { host: host::usage(), network: network::usage() }
     }
 
-    /// What went on since an earlier reading, as far as both report it. Pure.
+    /// What was used since an earlier reading, if both report it. Pure.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let host = self.host.as_ref().zip(before.host.as_ref());
@@ -48,16 +48,12 @@ fn host_since(after: &HostUsage, before: &HostUsage) -> HostUsage {
 }
 
 fn network_since(after: &NetworkUsage, before: &NetworkUsage) -> NetworkUsage {
-    let then = |name: &String| before.allowance_exceeded.get(name).copied().unwrap_or_default();
-    let exceeded = after.allowance_exceeded.iter();
     NetworkUsage {
         received_bytes: after.received_bytes.saturating_sub(before.received_bytes),
         sent_bytes: after.sent_bytes.saturating_sub(before.sent_bytes),
         sent_segments: after.sent_segments.saturating_sub(before.sent_segments),
         retransmitted_segments: after.retransmitted_segments.saturating_sub(before.retransmitted_segments),
-        allowance_exceeded: exceeded
-            .map(|(name, count)| (name.clone(), count.saturating_sub(then(name))))
-            .collect(),
+        ..NetworkUsage::default()
     }
 }
 
@@ -82,7 +78,7 @@ fn own(accounting: Accounting) -> Option<cgroup::Reading> {
 }
 
 impl Opening {
-    /// Closes the account: the whole container's usage since it was opened, the
+    /// Closes the account: the usage of the complete container since it was opened, the
     /// runner's own share included; the ended tool's CPU time alone where the
     /// cgroup cannot be read.
     pub fn close(self) -> ContainerUsage {
@@ -105,18 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_went_on_in_between_counts() {
-        let reading = |busy_seconds, sent_bytes, exceeded| Around {
+    fn only_usage_in_between_counts() {
+        let reading = |busy_seconds, sent_bytes| Around {
             host: Some(HostUsage { cpus: 4, busy_seconds, ..HostUsage::default() }),
-            network: Some(NetworkUsage {
-                sent_bytes,
-                allowance_exceeded: [("bw_out_allowance_exceeded".to_owned(), exceeded)].into(),
-                ..NetworkUsage::default()
-            }),
+            network: Some(NetworkUsage { sent_bytes, ..NetworkUsage::default() }),
         };
-        let between = reading(12.0, 500, 9).since(&reading(10.0, 200, 4));
-        assert_eq!(between, reading(2.0, 300, 5));
-        assert_eq!(reading(12.0, 500, 9).since(&Around::default()), Around::default(), "half is nothing");
+        let between = reading(12.0, 500).since(&reading(10.0, 200));
+        assert_eq!(between, reading(2.0, 300));
+        assert_eq!(reading(12.0, 500).since(&Around::default()), Around::default(), "half is nothing");
     }
 
     #[test]

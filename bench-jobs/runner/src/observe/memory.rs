@@ -1,4 +1,4 @@
-//! The memory of every server, by its own account and its container's. Touches the network,
+//! The memory of every server, by its own account and by its container's. Touches the network,
 //! /proc and the cgroup file system.
 
 use super::{
@@ -13,7 +13,7 @@ use dragstrip_results::memory::MemberMemory;
 
 /// The memory of all servers, in the sequence of their ports.
 pub async fn memory(neighbours: &Neighbours, servers: &Servers) -> Vec<MemberMemory> {
-    let found = finder::listeners(&servers.ports, servers.process_name.as_deref());
+    let found = finder::listeners(&servers.ports);
     let mut all = Vec::with_capacity(found.len());
     for (neighbour, process) in neighbours.servers.iter().zip(found) {
         let answer = neighbours.query(neighbour, async |server: &mut Server| server.memory().await).await;

@@ -4,6 +4,7 @@ use crate::{
     server::{
         access::Access,
         connection::{ANSWER_TIMEOUT, Server, ServerError},
+        info::Info,
     },
     tools::output::Redactor,
 };
@@ -18,16 +19,11 @@ use tokio::sync::Mutex;
 /// open. It is probed every second, and each query is work for its threads.
 const READY_STANDS: Duration = Duration::from_secs(10);
 
-struct Connection {
-    server: Server,
-    /// When the server last answered that it is ready.
-    ready: Option<Instant>,
-}
-
 pub struct Neighbour {
     pub address: SocketAddr,
-    /// Made when it is first needed and after it broke.
-    connection: Mutex<Option<Connection>>,
+    /// Its connection, made when it is first needed and after it broke, and when the server
+    /// last answered over it that it is ready.
+    connection: Mutex<Option<(Server, Option<Instant>)>>,
 }
 
 impl Neighbour {
@@ -37,9 +33,15 @@ impl Neighbour {
 
     async fn still_ready(&self) -> bool {
         let connection = self.connection.lock().await;
-        let open = connection.as_ref().filter(|connection| connection.server.is_open());
-        open.and_then(|connection| connection.ready).is_some_and(|at| at.elapsed() < READY_STANDS)
+        let open = connection.as_ref().filter(|(server, _)| server.is_open());
+        open.and_then(|(_, ready)| *ready).is_some_and(|at| at.elapsed() < READY_STANDS)
     }
+}
+
+/// What a server that answers PING reports of its data set.
+async fn persistence(server: &mut Server) -> Result<Info, ServerError> {
+    server.command::<()>(&["PING"]).await?;
+    server.info(&["INFO", "persistence"]).await
 }
 
 /// All servers of the pod, in the sequence of their ports.
@@ -62,15 +64,15 @@ impl Neighbours {
             return Err(ServerError::NoResp);
         }
         let mut place = neighbour.connection.lock().await;
-        if let Some(mut open) = place.take()
-            && let Ok(answer) = query(&mut open.server).await
+        if let Some((mut open, ready)) = place.take()
+            && let Ok(answer) = query(&mut open).await
         {
-            *place = Some(open);
+            *place = Some((open, ready));
             return Ok(answer);
         }
         let mut server = self.connect(neighbour).await?;
         let answer = query(&mut server).await?;
-        *place = Some(Connection { server, ready: None });
+        *place = Some((server, None));
         Ok(answer)
     }
 
@@ -78,7 +80,7 @@ impl Neighbours {
     /// that accepts the first connection may refuse the second.
     async fn connect(&self, neighbour: &Neighbour) -> Result<Server, ServerError> {
         let connect = || Server::connect(neighbour.address, &self.access, ANSWER_TIMEOUT);
-        connect().await?.ping().await?;
+        connect().await?.command::<()>(&["PING"]).await?;
         connect().await
     }
 
@@ -88,20 +90,12 @@ impl Neighbours {
             if neighbour.still_ready().await {
                 continue;
             }
-            let query = async |server: &mut Server| {
-                server.ping().await?;
-                server.loading().await
-            };
-            match self.query(neighbour, query).await {
-                Ok(false) => {
-                    if let Some(connection) = neighbour.connection.lock().await.as_mut() {
-                        connection.ready = Some(Instant::now());
-                    }
-                }
-                Ok(true) => {
-                    return Err(self.complaint(neighbour, "the server is still loading its data set"));
-                }
-                Err(error) => return Err(self.complaint(neighbour, &error.to_string())),
+            let answer = self.query(neighbour, persistence).await;
+            if answer.map_err(|error| self.complaint(neighbour, &error.to_string()))?.flag("loading") {
+                return Err(self.complaint(neighbour, "the server is still loading its data set"));
+            }
+            if let Some((_, ready)) = neighbour.connection.lock().await.as_mut() {
+                *ready = Some(Instant::now());
             }
         }
         Ok(())

@@ -2,12 +2,13 @@
 
 use super::samples::ServerSample;
 use crate::{
-    delivery::exposition::{Exposition, Heading, Label, counter, gauge},
+    delivery::exposition::{Exposition, Heading, counter, gauge, label},
     measuring::{cgroup::Reading, threads::Times},
     server::info::Info,
 };
 use dragstrip_crds::Engine;
 use dragstrip_results::usage::NetworkUsage;
+use prometheus::proto::LabelPair;
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// Metrics that are one field of INFO each.
@@ -33,7 +34,7 @@ const MOST_THREADS: usize = 128;
 pub struct Snapshot {
     /// Its port, where the pod runs several servers.
     pub port: Option<u16>,
-    /// Its engine, where that is known.
+    /// Its engine, once it is detected.
     pub engine: Option<Engine>,
     /// Whether it answers; for servers without RESP, whether its process listens.
     pub up: bool,
@@ -44,10 +45,9 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn labels(&self) -> Vec<Label> {
-        let engine = self.engine.map(|engine| engine.to_string()).unwrap_or_default();
-        let port = self.port.map(|port| ("port", port.to_string()));
-        std::iter::once(("engine", engine)).chain(port).collect()
+    fn labels(&self) -> Vec<LabelPair> {
+        let port = self.port.map(|port| label("port", port.to_string()));
+        std::iter::once(engine_label(self.engine)).chain(port).collect()
     }
 
     fn container(&self) -> Option<&Reading> {
@@ -62,14 +62,6 @@ impl Snapshot {
         };
         self.container().map(|reading| reading.usage.cpu_seconds).or_else(own)
     }
-
-    fn memory(&self) -> Option<f64> {
-        Some(self.container()?.usage.memory_bytes as f64)
-    }
-
-    fn memory_peak(&self) -> Option<f64> {
-        Some(self.container()?.usage.memory_peak_bytes as f64)
-    }
 }
 
 type FromSnapshot = fn(&Snapshot) -> Option<f64>;
@@ -81,15 +73,21 @@ const VALUES: [(Heading<'_>, FromSnapshot); 4] = [
         counter("dragstrip_server_cpu_seconds_total", "CPU time of the server's container."),
         Snapshot::cpu_seconds,
     ),
-    (gauge("dragstrip_server_container_memory_bytes", "Memory of the server's container."), Snapshot::memory),
+    (gauge("dragstrip_server_container_memory_bytes", "Memory of the server's container."), |server| {
+        Some(server.container()?.usage.memory_bytes as f64)
+    }),
     (
         gauge(
             "dragstrip_server_container_memory_peak_bytes",
             "Largest memory of the server's container so far.",
         ),
-        Snapshot::memory_peak,
+        |server| Some(server.container()?.usage.memory_peak_bytes as f64),
     ),
 ];
+
+fn engine_label(engine: Option<Engine>) -> LabelPair {
+    label("engine", engine.map(|engine| engine.to_string()).unwrap_or_default())
+}
 
 /// The page: what the servers report and use, the traffic of the pod, and how long the page took.
 pub fn page(
@@ -110,8 +108,7 @@ pub fn page(
     let help = "CPU time of a thread of the server.";
     page.metric(counter("dragstrip_server_thread_cpu_seconds_total", help), servers.iter().flat_map(threads));
     // The pod's servers are all of one engine.
-    let engine = servers.iter().find_map(|server| server.engine).map(|engine| engine.to_string());
-    let labels = [("engine", engine.unwrap_or_default())];
+    let labels = [engine_label(servers.iter().find_map(|server| server.engine))];
     if let Some(network) = network {
         page.network("server", &labels, network);
     }
@@ -122,7 +119,7 @@ pub fn page(
 }
 
 /// CPU time of the busiest threads by name, with the thread's number where several share it.
-fn threads(server: &Snapshot) -> Vec<(Vec<Label>, f64)> {
+fn threads(server: &Snapshot) -> Vec<(Vec<LabelPair>, f64)> {
     let mut threads: Vec<&Times> = server.used.iter().flat_map(|used| &used.threads).collect();
     threads.sort_by_key(|times| (Reverse(times.cpu_nanos), times.id));
     threads.truncate(MOST_THREADS);
@@ -133,7 +130,7 @@ fn threads(server: &Snapshot) -> Vec<(Vec<Label>, f64)> {
     let sample = |times: &&Times| {
         let alone = named.get(&*times.name) == Some(&1);
         let name = if alone { times.name.to_string() } else { format!("{}-{}", times.name, times.id) };
-        ([server.labels(), vec![("thread", name)]].concat(), times.cpu_nanos as f64 / 1e9)
+        ([server.labels(), vec![label("thread", name)]].concat(), times.cpu_nanos as f64 / 1e9)
     };
     threads.iter().map(sample).collect()
 }

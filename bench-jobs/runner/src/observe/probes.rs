@@ -8,13 +8,7 @@ use super::{
 };
 use crate::{
     frame::clock,
-    measuring::{
-        cgroup,
-        pace::paced,
-        processes::{self, Accounting},
-        threads::Threads,
-        usage::Around,
-    },
+    measuring::{pace::paced, threads::Threads, usage::Around},
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -36,8 +30,8 @@ impl Probes {
         Self { threads: servers.ports.iter().map(|_| None).collect(), servers, find_at: Instant::now() }
     }
 
-    /// Looks for missing servers where it is time to: walking through all processes costs
-    /// more than a sample.
+    /// Searches for missing servers if the last search is old enough: walking through all
+    /// processes costs more than a sample.
     pub fn find_missing(&mut self) {
         if self.threads.iter().any(Option::is_none) && Instant::now() >= self.find_at {
             let ((), wait) = paced(FIND_INTERVAL, || self.find());
@@ -48,14 +42,13 @@ impl Probes {
     /// The servers, the machine and the network as they are now.
     pub fn sample(&mut self) -> Sample {
         let unix_nanos = clock::unix_nanos();
-        let accounting = self.servers.accounting;
-        let servers = self.threads.iter_mut().map(|threads| sample_one(threads, accounting)).collect();
+        let servers = self.threads.iter_mut().map(|place| sample_one(&self.servers, place)).collect();
         Sample { unix_nanos, around: Around::read(), servers }
     }
 
     fn find(&mut self) {
         let each = MOST_THREADS / self.threads.len().max(1);
-        let found = finder::listeners(&self.servers.ports, self.servers.process_name.as_deref());
+        let found = finder::listeners(&self.servers.ports);
         for (threads, process) in self.threads.iter_mut().zip(found) {
             if threads.is_none() {
                 *threads = process.map(|process| Threads::of(process, each));
@@ -64,18 +57,11 @@ impl Probes {
     }
 }
 
-/// A server as it is now; `None`, also in its place, when its process is gone.
-fn sample_one(place: &mut Option<Threads>, accounting: Accounting) -> Option<ServerSample> {
+/// A server as it is now; `None` when its process is gone, which also empties its `place`.
+fn sample_one(servers: &Servers, place: &mut Option<Threads>) -> Option<ServerSample> {
     let threads = place.as_mut()?;
     let process = threads.process();
-    let sample = ServerSample {
-        process,
-        cgroup: match accounting {
-            Accounting::Container => cgroup::read(&finder::cgroup_root(process)),
-            Accounting::Processes => processes::read(process),
-        },
-        threads: threads.read(),
-    };
+    let sample = ServerSample { process, cgroup: servers.read(process), threads: threads.read() };
     if sample.threads.is_empty() {
         *place = None;
         return None;

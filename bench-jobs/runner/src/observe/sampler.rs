@@ -1,5 +1,5 @@
 //! Samples what the pod's servers use, from a command until its time is over, another
-//! measurement begins, or somebody reads what was used. Touches /proc and the
+//! measurement begins, or the operator reads the result. Touches /proc and the
 //! servers' cgroups.
 
 use super::{finder::Servers, probes::Probes, samples::Samples};
@@ -37,7 +37,7 @@ impl Sampler {
         Self { servers, current: Mutex::default() }
     }
 
-    /// Samples from now on; goes on where it does so already for the same measurement.
+    /// Begins to sample, or continues if it already samples for the same measurement.
     pub fn begin(&self, command: UsageCommand) {
         let mut current = locked(&self.current);
         if let Some(former) = &*current {
@@ -54,8 +54,7 @@ impl Sampler {
         *current = Some(Measurement { token: command.token, samples, sampling });
     }
 
-    /// What each server used in a window. Sampling ends: whoever reads it has
-    /// measured.
+    /// What each server used in a window. This ends the sampling: the measurement is over.
     pub fn usage(&self, window: &UsageWindow) -> Result<Vec<ServerUsage>, String> {
         let current = locked(&self.current);
         let Some(measurement) = current.as_ref().filter(|measurement| measurement.token == window.token)
@@ -77,7 +76,7 @@ async fn sample(servers: Servers, samples: Arc<Mutex<Samples>>) {
         let interval = locked(&samples).interval();
         probes.find_missing();
         let (sample, wait) = paced(interval, || probes.sample());
-        locked(&samples).keep(sample);
+        locked(&samples).push(sample);
         sleep(wait).await;
     }
 }

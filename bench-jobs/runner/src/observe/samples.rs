@@ -1,5 +1,5 @@
-//! What servers used, sampled again and again, and what that says of a window. Bounded:
-//! where there would be too much, the resolution is halved. Pure.
+//! Repeated samples of what servers used, and what they used in a window. Bounded: too many
+//! samples halve the resolution. Pure.
 
 use crate::{
     frame::clock::seconds,
@@ -24,7 +24,7 @@ const MOST_THREADS: usize = 256;
 /// A thread that used less of a core is idle, and not reported.
 const IDLE: f64 = 0.001;
 
-/// Why the samples say nothing of a window.
+/// Why the samples do not cover a window.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
     #[error("no two samples lie in the window, or around it: there are {samples}")]
@@ -79,8 +79,8 @@ impl Samples {
         self.interval
     }
 
-    /// Keeps a sample, and only every other one when there are too many.
-    pub fn keep(&mut self, sample: Sample) {
+    /// Stores a sample, and only every other one when there are too many.
+    pub fn push(&mut self, sample: Sample) {
         self.readings += sample.readings();
         self.taken.push(sample);
         if self.taken.len() > MOST_SAMPLES || self.readings > MOST_READINGS {
@@ -104,8 +104,8 @@ impl Samples {
         ports.iter().enumerate().map(of).collect()
     }
 
-    /// The samples in the window where these cover most of it: what is around it is no
-    /// load, and would make a busy thread look less so. Else those around it.
+    /// The samples in the window if these cover most of it: samples around it contain no
+    /// load, and would make a busy thread look less so. Else the samples around it.
     fn range(&self, window: &UsageWindow) -> Option<&[Sample]> {
         let (from, to) = (window.from_unix_nanos, window.to_unix_nanos);
         let first = self.taken.partition_point(|sample| sample.unix_nanos < from);
@@ -114,7 +114,7 @@ impl Samples {
         if length(inside) >= seconds(to.saturating_sub(from)) / 2.0 && inside.len() > 1 {
             return Some(inside);
         }
-        // Samples far from a window without any say nothing about it.
+        // Samples far from a window do not describe it.
         self.taken.get(first.checked_sub(1)?..=end)
     }
 }
@@ -157,7 +157,7 @@ fn threads(sampled: &[&ServerSample], length: f64) -> Vec<ThreadUsage> {
     let last: HashMap<i32, &Times> =
         sampled.iter().flat_map(|server| &server.threads).map(|times| (times.id, times)).collect();
     let used = last.values().map(|times| times.since(before.get(&times.id).copied()));
-    // One that was not looked at before may be older than the window.
+    // One without an earlier sample may be older than the window.
     used.map(|thread| ThreadUsage { cpu_seconds: thread.cpu_seconds.min(length), ..thread }).collect()
 }
 

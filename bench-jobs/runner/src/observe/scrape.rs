@@ -1,5 +1,5 @@
-//! The page of metrics, made about once a second however many scrape: each is work
-//! on the measured server. Touches the network and /proc.
+//! The page of metrics, made about once a second however many scrapes come: each is work
+//! for the measured server. Touches the network and /proc.
 
 use super::{
     finder::Servers,
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 /// A little less than the second between two scrapes, so that no Prometheus gets a page twice.
 const PAGE_STANDS: Duration = Duration::from_millis(900);
-/// How long the servers may take to answer; until then everybody waits for the same answer.
+/// How long the servers may take to answer; until then all scrapes wait for the same answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The last page, and what the next one builds on.
@@ -36,7 +36,7 @@ impl Scraper {
             return Ok(page.clone());
         }
         let begun = Instant::now();
-        let query = async |server: &mut Server| server.brief_info().await;
+        let query = async |server: &mut Server| server.info(&["INFO"]).await;
         let answers = neighbours.servers.iter().map(|neighbour| async {
             // A server that does not answer is a value too.
             timeout(ANSWER_WITHIN, neighbours.query(neighbour, query)).await.ok()?.ok()

@@ -1,13 +1,13 @@
-//! What the runner saw, settled into a result: the tool's account, the window,
-//! and the first reason, in order of what causes what, not to use the numbers.
-//! Pure but for the adapter, which reads its own files.
+//! Makes a result of what the runner saw: the tool's account, the window, and, causes before
+//! their effects, the first reason not to use the numbers.
+//! Pure except for the adapter, which reads its own files.
 
 use super::{
     measure::{Armed, Done},
     watch::Watched,
 };
 use crate::{
-    delivery::state::{Received, Shared},
+    delivery::state::Shared,
     frame::{clock, failure::failure},
     server::{check, members::Counts},
     tools::adapter::{self, Ended, Measured, Progress},
@@ -18,7 +18,7 @@ use dragstrip_results::{
     counters::{compared, counters_agree},
     histogram::Latencies,
     live::LatencyCounts,
-    protocol::JobSpec,
+    protocol::{JobSpec, StartCommand},
     result::{Failure, FailureStep, OperationResult, PodResult, Window},
     usage::ContainerUsage,
 };
@@ -32,15 +32,15 @@ pub fn settle(
     shared: &Shared,
     result: &mut PodResult,
 ) -> Result<(), Failure> {
-    let Watched { exit, wall, began, active, threads } = done.watched;
-    let (ended, adapter) = done.written.ended(exit, wall, active);
-    let (measured, refused) = match adapter.judge(job, &armed.context, &ended) {
+    let Watched { began, active, threads, .. } = done.watched;
+    let ended = done.ended;
+    let (measured, refused) = match done.adapter.judge(job, &armed.context, &ended) {
         Ok(measured) => (Some(measured), None),
         Err(rejected) => (rejected.partial, Some(rejected.failure)),
     };
     let reported = measured.as_ref().and_then(|measured| measured.window);
-    let line = Line { received: armed.received, measured_after: adapter::measured_after(job) };
-    result.window = window(&line, done.launched_unix_nanos, began..active, reported);
+    let after = adapter::measured_after(job);
+    result.window = window(&armed.command, after, done.launched_unix_nanos, began..active, reported);
     result.client = ContainerUsage { threads, ..done.client };
     shared.finish(&totals(measured.as_ref(), shared), result.window.seconds);
     if let Some(measured) = measured {
@@ -51,19 +51,18 @@ pub fn settle(
     }
     let after = done.after.as_ref().map_err(String::as_str);
     let after = check::same_servers(&armed.prepared.ready.members, &armed.before, after);
-    let after = after.map_err(|failure| overdue(job, with_exit(failure, &ended), &ended))?;
+    let after = after.map_err(|failure| overdue(job, ended.explain(failure), &ended))?;
     if let Some(failure) = refused {
         return Err(overdue(job, failure, &ended));
     }
     if ended.exit.watchdog {
-        return Err(with_exit(failure(FailureStep::Watchdog, still_running(job)), &ended));
+        return Err(ended.failure(FailureStep::Watchdog, still_running(job)));
     }
-    believed(job, armed, after, result).map_err(|failure| with_exit(failure, &ended))
+    confirmed(job, armed, after, result).map_err(|failure| ended.explain(failure))
 }
 
-/// Whether the numbers of a tool that ended well may be believed, by the servers that
-/// it loaded.
-fn believed(job: &JobSpec, armed: &Armed, after: &Counts, result: &PodResult) -> Result<(), Failure> {
+/// Whether the servers that the tool loaded confirm its numbers.
+fn confirmed(job: &JobSpec, armed: &Armed, after: &Counts, result: &PodResult) -> Result<(), Failure> {
     check::replies_are_good(&result.operations, &result.errors, !result.metrics.is_empty())?;
     let ready = &armed.prepared.ready;
     let sum = |look: &Counts| look.sum(&ready.members, ready.replica_reads);
@@ -79,8 +78,8 @@ fn believed(job: &JobSpec, armed: &Armed, after: &Counts, result: &PodResult) ->
     }
 }
 
-/// Whether this client's counts are to be the server's: those of several clients
-/// only the operator can add up.
+/// Whether this client's counts must be the server's: only the operator can add up those of
+/// several clients.
 fn counters_compared(job: &JobSpec) -> bool {
     compared(&job.tool) && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
 }
@@ -107,7 +106,7 @@ fn fill_in(result: &mut PodResult, measured: Measured) {
     result.notes = measured.notes;
 }
 
-/// The tool's final counts; its last progress where it left none.
+/// The tool's final counts; its last progress if it left none.
 fn totals(measured: Option<&Measured>, shared: &Shared) -> Progress {
     match measured {
         Some(measured) => Progress {
@@ -129,24 +128,18 @@ fn latencies(operations: &[OperationResult]) -> Option<LatencyCounts> {
     })
 }
 
-/// The start line, and how long after it the measured part begins.
-struct Line {
-    received: Received,
-    measured_after: Duration,
-}
-
-/// The window: the tool's own where it `reported` one, else what a load thread
-/// was at work (`busy`, since the line), but not before the line (the end of a
-/// warm-up) nor before the launch.
+/// The window: the tool's own if it `reported` one, else the time in which a load thread
+/// was at work (`busy`, since the line), but not before the measured part, which begins some
+/// time after the line, nor before the launch.
 fn window(
-    line: &Line,
+    command: &StartCommand,
+    measured_after: Duration,
     launched_unix_nanos: i64,
     busy: Range<Duration>,
     reported: Option<(i64, f64)>,
 ) -> Window {
-    let received = &line.received;
-    let after = |length| received.line_unix_nanos.saturating_add(clock::nanos(length));
-    let begin = after(line.measured_after);
+    let after = |length| command.line_unix_nanos().saturating_add(clock::nanos(length));
+    let begin = after(measured_after);
     let first = launched_unix_nanos.max(begin).max(after(busy.start));
     let otherwise = (first, clock::seconds(after(busy.end).saturating_sub(first)).max(0.0));
     let (start_unix_nanos, seconds) = reported.unwrap_or(otherwise);
@@ -154,8 +147,8 @@ fn window(
         start_unix_nanos,
         seconds,
         start_skew_seconds: clock::seconds(start_unix_nanos.saturating_sub(begin)),
-        clock_offset_seconds: received.clock_offset_seconds,
-        clock_uncertainty_seconds: received.clock_uncertainty_seconds,
+        clock_offset_seconds: clock::seconds(command.clock.offset_nanos),
+        clock_uncertainty_seconds: clock::seconds(command.clock.uncertainty_nanos),
     }
 }
 
@@ -164,11 +157,11 @@ fn interrupted(ended: &Ended) -> Failure {
     let after = ended.active.as_secs_f64();
     let message =
         format!("Kubernetes or a user stopped the pod; the numbers cover the {after:.1} s until then");
-    with_exit(failure(FailureStep::Interrupted, message), ended)
+    ended.failure(FailureStep::Interrupted, message)
 }
 
-/// Why a tool that the watchdog ended has no usable numbers: what was found, rather than how
-/// it ended. An adapter that knows its tool reports both itself.
+/// Why a tool that the watchdog ended has no usable numbers: the cause that was found, rather
+/// than how it ended. An adapter that knows its tool reports both itself.
 fn overdue(job: &JobSpec, found: Failure, ended: &Ended) -> Failure {
     if !ended.exit.watchdog || found.step == FailureStep::Watchdog {
         return found;
@@ -184,55 +177,48 @@ fn still_running(job: &JobSpec) -> String {
     format!("the tool was still running {} s after the start line and had to be ended", job.watchdog_seconds)
 }
 
-fn with_exit(failure: Failure, ended: &Ended) -> Failure {
-    Failure {
-        exit_code: ended.exit.code,
-        signal: ended.exit.signal,
-        last_lines: ended.last_lines.clone(),
-        ..failure
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::fixtures::{self, job};
-    use dragstrip_results::protocol::StartCommand;
+    use dragstrip_results::protocol::ClockOffset;
 
     const LINE: i64 = 10_000_000_000;
 
-    fn line(measured_after: Duration) -> Line {
-        let order = StartCommand { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock: None };
-        Line { received: Received::at(order, LINE - 1), measured_after }
+    fn window(
+        measured_after: Duration,
+        launched: i64,
+        busy: Range<Duration>,
+        reported: Option<(i64, f64)>,
+    ) -> Window {
+        let clock = ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 };
+        let command = StartCommand { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock };
+        super::window(&command, measured_after, launched, busy, reported)
     }
 
     fn busy(from: u64, to: u64) -> Range<Duration> {
         Duration::from_millis(from)..Duration::from_millis(to)
     }
 
-    fn at_once() -> Line {
-        line(Duration::ZERO)
-    }
-
     #[test]
     fn a_tools_own_window_stands() {
-        let window = window(&at_once(), LINE - 900, busy(0, 9_000), Some((LINE + 2_000_000, 5.0)));
+        let window = window(Duration::ZERO, LINE - 900, busy(0, 9_000), Some((LINE + 2_000_000, 5.0)));
         assert_eq!(window.start_unix_nanos, LINE + 2_000_000);
         assert!((window.start_skew_seconds - 0.002).abs() < 1e-9 && (window.seconds - 5.0).abs() < 1e-9);
     }
 
     #[test]
     fn otherwise_the_line_or_a_late_launch_begins_it() {
-        let early = window(&at_once(), LINE - 5, busy(0, 3_000), None);
+        let early = window(Duration::ZERO, LINE - 5, busy(0, 3_000), None);
         assert_eq!(early.start_unix_nanos, LINE);
         assert!((early.seconds - 3.0).abs() < 1e-9);
-        let late = window(&at_once(), LINE + 500_000_000, busy(0, 3_000), None);
+        let late = window(Duration::ZERO, LINE + 500_000_000, busy(0, 3_000), None);
         assert!((late.seconds - 2.5).abs() < 1e-9 && (late.start_skew_seconds - 0.5).abs() < 1e-9);
     }
 
     #[test]
     fn the_first_work_of_a_load_thread_begins_it() {
-        let slow = window(&at_once(), LINE + 5_000_000, busy(300, 3_000), None);
+        let slow = window(Duration::ZERO, LINE + 5_000_000, busy(300, 3_000), None);
         assert_eq!(slow.start_unix_nanos, LINE + 300_000_000);
         assert!(
             (slow.seconds - 2.7).abs() < 1e-9 && (slow.start_skew_seconds - 0.3).abs() < 1e-9,
@@ -241,28 +227,31 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_after_the_line_is_no_part_of_it() {
-        let line = line(Duration::from_secs(2));
-        let told = window(&line, LINE, busy(0, 7_000), Some((LINE + 2_001_000_000, 5.0)));
-        assert!((told.start_skew_seconds - 0.001).abs() < 1e-9, "{told:?}");
-        let untold = window(&line, LINE, busy(0, 7_000), None);
-        assert_eq!(untold.start_unix_nanos, LINE + 2_000_000_000);
-        assert!((untold.seconds - 5.0).abs() < 1e-9 && untold.start_skew_seconds.abs() < 1e-9, "{untold:?}");
+    fn a_warm_up_after_the_line_is_not_part_of_it() {
+        let warmup = Duration::from_secs(2);
+        let own = window(warmup, LINE, busy(0, 7_000), Some((LINE + 2_001_000_000, 5.0)));
+        assert!((own.start_skew_seconds - 0.001).abs() < 1e-9, "{own:?}");
+        let sampled = window(warmup, LINE, busy(0, 7_000), None);
+        assert_eq!(sampled.start_unix_nanos, LINE + 2_000_000_000);
+        assert!(
+            (sampled.seconds - 5.0).abs() < 1e-9 && sampled.start_skew_seconds.abs() < 1e-9,
+            "{sampled:?}"
+        );
     }
 
     #[test]
-    fn what_was_found_out_of_a_tool_that_did_not_end_is_told() {
+    fn the_cause_of_a_tool_that_did_not_end_is_reported() {
         let job = job(1, r#"{"loadgen": {"duration": "5s"}}"#);
         let mut ended = fixtures::ended(None, Some(9));
-        let told = |step, ended: &Ended| overdue(&job, failure(step, "the cause"), ended);
-        assert_eq!(told(FailureStep::Tool, &ended), failure(FailureStep::Tool, "the cause"));
+        let found = |step, ended: &Ended| overdue(&job, failure(step, "the cause"), ended);
+        assert_eq!(found(FailureStep::Tool, &ended), failure(FailureStep::Tool, "the cause"));
         ended.exit.watchdog = true;
-        for (found, step) in [
+        for (cause, step) in [
             (FailureStep::Tool, FailureStep::Watchdog),
             (FailureStep::ServerIdentity, FailureStep::ServerIdentity),
             (FailureStep::ErrorReplies, FailureStep::ErrorReplies),
         ] {
-            let failure = told(found, &ended);
+            let failure = found(cause, &ended);
             assert_eq!(failure.step, step);
             let message =
                 "the tool was still running 30 s after the start line and had to be ended: the cause";

@@ -2,36 +2,26 @@
 //! counts them afterwards. Our own load generator does both, whatever the
 //! phase's tool is: each client its share. Touches processes.
 
+use super::pod::Pod;
 use crate::{
-    delivery::state::Shared,
     frame::{failure::failure, install::LOADGEN_NAME},
     tools::{
-        adapter::{Ended, LaunchContext, Progress},
-        aside::{self, AsideError},
-        loadgen::{self, specification},
-        ours::{progress, unread},
-        output::Redactor,
-        process::Listener,
+        adapter::{Ended, LaunchContext},
+        aside,
+        loadgen::{self, LoadgenAdapter, specification},
+        ours::unread,
     },
 };
 use dragstrip_crds::{
     units::thousands,
     workload::{LoadSpec, LoadgenSpec},
 };
-use dragstrip_loadgen::{
-    counts::report::Report,
-    specification::{Specification, Task},
-};
+use dragstrip_loadgen::{counts::report::Report, specification::Task};
 use dragstrip_results::{
     protocol::{JobSpec, JobTool},
     result::{Failure, FailureStep, Presence},
 };
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 /// Bytes of values that a connection may have under way.
 const BYTES_IN_FLIGHT: i64 = 1 << 20;
@@ -43,133 +33,105 @@ const CONNECTIONS: i32 = 16;
 const MEMTIER_PREFIX: &str = "memtier-";
 const LOADGEN_PREFIX: &str = "dragstrip-";
 
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    #[error("load.keyPrefix is missing: set it to the key prefix that the tool uses")]
-    NoPrefix,
-    #[error("cannot create the directory {directory}: {source}")]
-    Directory { directory: PathBuf, source: io::Error },
-    #[error("the keys were not {step}: cannot encode the specification: {source}")]
-    Encode { step: &'static str, source: serde_json::Error },
-    #[error("the keys were not {step}: {source}")]
-    Run { step: &'static str, source: AsideError },
-    #[error("the keys were not {step}: {}", .failure.message)]
-    Failed { step: &'static str, failure: Box<Failure> },
-    #[error("{} keys were to be written, {} were", thousands(*.expected), thousands(*.written))]
-    Written { expected: u64, written: u64 },
-    #[error(
-        "{} keys were written, but only {} of them are there: {} are missing. Check that the server's maxMemory holds the data set, that it evicts nothing, and that nobody deletes keys",
-        thousands(.0.expected), thousands(.0.found), thousands(.0.expected.saturating_sub(.0.found))
-    )]
-    Missing(Presence),
-}
-
-impl LoadError {
-    pub fn failure(&self) -> Failure {
-        match self {
-            Self::Failed { failure, .. } => {
-                Failure { step: FailureStep::Load, message: self.to_string(), ..(**failure).clone() }
-            }
-            _ => failure(FailureStep::Load, self.to_string()),
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Keys {
-    prefix: String,
-    minimum: i64,
-    maximum: i64,
-    data_size: i64,
-}
-
-impl Keys {
-    fn of(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<Self>, LoadError> {
-        let prefix = load.key_prefix.clone().or_else(|| tool_prefix(&job.tool)).ok_or(LoadError::NoPrefix)?;
-        let share = specification::exact_share(load.key_minimum, load.key_maximum, client_index, job.clients);
-        Ok(share.map(|(minimum, maximum)| Self { prefix, minimum, maximum, data_size: load.data_size }))
-    }
-
-    fn task(&self, task: Task, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Specification {
-        // No more connections than keys: each must have some of its own.
-        let connections = i32::try_from(self.count()).unwrap_or(CONNECTIONS).min(CONNECTIONS);
-        let in_flight = (BYTES_IN_FLIGHT / self.data_size.max(1)).clamp(1, MOST_IN_FLIGHT.into());
-        let loadgen = LoadgenSpec {
-            connections_per_thread: connections,
-            key_prefix: Some(self.prefix.clone()),
-            key_minimum: self.minimum,
-            key_maximum: self.maximum,
-            data_size: self.data_size,
-            pipeline: i32::try_from(in_flight).unwrap_or(MOST_IN_FLIGHT),
-            ..LoadgenSpec::default()
-        };
-        specification::of_task(task, loadgen, job, context, directory)
-    }
-
-    fn count(&self) -> u64 {
-        (self.maximum - self.minimum).unsigned_abs() + 1
-    }
-}
-
-/// The prefix of the keys that a tool asks for.
-fn tool_prefix(tool: &JobTool) -> Option<String> {
-    match tool {
-        JobTool::Memtier(spec) => Some(spec.key_prefix.clone().unwrap_or_else(|| MEMTIER_PREFIX.to_owned())),
-        JobTool::Loadgen(spec) => Some(spec.key_prefix.clone().unwrap_or_else(|| LOADGEN_PREFIX.to_owned())),
-        JobTool::Bullmq(_) | JobTool::Exec(_) => None,
-    }
-}
-
-pub async fn load(
-    load: &LoadSpec,
-    job: &JobSpec,
-    context: &LaunchContext,
-    redactor: &Redactor,
-    shared: &Arc<Shared>,
-) -> Result<Presence, LoadError> {
-    let Some(keys) = Keys::of(load, job, context.client_index)? else {
+/// Writes this client's share of the keys and counts them.
+pub async fn load(load: &LoadSpec, pod: &Pod, context: &LaunchContext) -> Result<Presence, Failure> {
+    let failed = |message: String| failure(FailureStep::Load, message);
+    let Some(keys) = share(load, &pod.job, context.client_index).map_err(|e| failed(e.to_owned()))? else {
         return Ok(Presence::default());
     };
-    let expected = keys.count();
-    let write = keys.task(Task::WriteKeys, job, context, &subdirectory(context, "load")?);
-    let report = run("written", write, context, "load", redactor, shared).await?;
-    if report.totals.count != expected {
-        return Err(LoadError::Written { expected, written: report.totals.count });
+    let expected = count(&keys);
+    let report = run(Task::WriteKeys, "load", &keys, pod, context).await;
+    let written = report.map_err(|e| because("written", e))?.totals.count;
+    if written != expected {
+        let (expected, written) = (thousands(expected), thousands(written));
+        return Err(failed(format!("{expected} keys were to be written, {written} were")));
     }
-    let verify = keys.task(Task::VerifyKeys, job, context, &subdirectory(context, "verify")?);
-    let report = run("counted", verify, context, "verify", redactor, shared).await?;
-    let found = report.verified.map(|verified| verified.present).unwrap_or_default();
+    let report = run(Task::VerifyKeys, "verify", &keys, pod, context).await;
+    let verified = report.map_err(|e| because("counted", e))?.verified;
+    let found = verified.map(|verified| verified.present).unwrap_or_default();
     let presence = Presence { expected, found };
-    if found == expected { Ok(presence) } else { Err(LoadError::Missing(presence)) }
+    if found == expected { Ok(presence) } else { Err(failed(missing(presence))) }
 }
 
-fn subdirectory(context: &LaunchContext, name: &str) -> Result<PathBuf, LoadError> {
+fn missing(Presence { expected, found }: Presence) -> String {
+    format!(
+        "{} keys were written, but only {} of them are there: {} are missing. Check that the server's maxMemory holds \
+         the data set, that it evicts nothing, and that nobody deletes keys",
+        thousands(expected),
+        thousands(found),
+        thousands(expected.saturating_sub(found))
+    )
+}
+
+/// Why the keys were not `done`.
+fn because(done: &str, cause: Failure) -> Failure {
+    Failure {
+        step: FailureStep::Load,
+        message: format!("the keys were not {done}: {}", cause.message),
+        ..cause
+    }
+}
+
+/// A load of the client's share of the keys; `None` if it has none of them.
+fn share(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<LoadgenSpec>, &'static str> {
+    let prefix = load.key_prefix.clone().or_else(|| tool_prefix(&job.tool));
+    let prefix = prefix.ok_or("load.keyPrefix is missing: set it to the key prefix that the tool uses")?;
+    let share = specification::exact_share(load.key_minimum, load.key_maximum, client_index, job.clients);
+    Ok(share.map(|(minimum, maximum)| {
+        let in_flight = (BYTES_IN_FLIGHT / load.data_size.max(1)).clamp(1, MOST_IN_FLIGHT.into());
+        LoadgenSpec {
+            // No more connections than keys: each must have some of its own.
+            connections_per_thread: i32::try_from(maximum - minimum + 1)
+                .unwrap_or(CONNECTIONS)
+                .min(CONNECTIONS),
+            key_prefix: Some(prefix),
+            key_minimum: minimum,
+            key_maximum: maximum,
+            data_size: load.data_size,
+            pipeline: i32::try_from(in_flight).unwrap_or(MOST_IN_FLIGHT),
+            ..LoadgenSpec::default()
+        }
+    }))
+}
+
+fn count(keys: &LoadgenSpec) -> u64 {
+    (keys.key_maximum - keys.key_minimum).unsigned_abs() + 1
+}
+
+/// The prefix of the keys that a tool queries.
+fn tool_prefix(tool: &JobTool) -> Option<String> {
+    let (own, default) = match tool {
+        JobTool::Memtier(spec) => (&spec.key_prefix, MEMTIER_PREFIX),
+        JobTool::Loadgen(spec) => (&spec.key_prefix, LOADGEN_PREFIX),
+        JobTool::Bullmq(_) | JobTool::Exec(_) => return None,
+    };
+    Some(own.clone().unwrap_or_else(|| default.to_owned()))
+}
+
+/// Runs the generator to its end in a directory called `name` and reads its report.
+async fn run(
+    task: Task,
+    name: &str,
+    keys: &LoadgenSpec,
+    pod: &Pod,
+    context: &LaunchContext,
+) -> Result<Report, Failure> {
+    let failed = |message: String| failure(FailureStep::Load, message);
     let directory = context.output_directory.join(name);
     fs::create_dir_all(&directory)
-        .map_err(|source| LoadError::Directory { directory: directory.clone(), source })?;
-    Ok(directory)
-}
-
-/// Runs the generator to its end and reads its report.
-async fn run(
-    step: &'static str,
-    specification: Specification,
-    context: &LaunchContext,
-    name: &str,
-    redactor: &Redactor,
-    shared: &Arc<Shared>,
-) -> Result<Report, LoadError> {
-    let directory = context.output_directory.join(name);
-    let document =
-        serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
+        .map_err(|e| failed(format!("cannot create the directory {}: {e}", directory.display())))?;
+    let specification = specification::of_task(task, keys.clone(), &pod.job, context, &directory);
+    let document = serde_json::to_string(&specification)
+        .map_err(|e| failed(format!("cannot encode the specification: {e}")))?;
     let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
-    let shared = Arc::clone(shared);
+    let adapter = Box::new(LoadgenAdapter::new(keys.clone()));
+    let shared = Arc::clone(&pod.shared);
     let on_progress = move |progress| shared.note_progress(&progress);
-    // Without a bound of its own: the generator gives up by itself when the
+    // No bound is needed: the generator gives up by itself when the
     // server falls silent, and the run's timeout ends everything.
-    let ended = aside::run(&launch, &directory, ProgressLines, redactor.clone(), None, on_progress).await;
-    let (ended, _) = ended.map_err(|source| LoadError::Run { step, source })?;
-    outcome(&directory, &ended).map_err(|failure| LoadError::Failed { step, failure: Box::new(failure) })
+    let ended = aside::run(&launch, &directory, adapter, pod.redactor.clone(), None, on_progress).await;
+    let (ended, _) = ended.map_err(|e| failed(e.to_string()))?;
+    outcome(&directory, &ended)
 }
 
 fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
@@ -182,18 +144,11 @@ fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
     }
 }
 
-struct ProgressLines;
-
-impl Listener for ProgressLines {
-    fn stderr_line(&mut self, line: &str) -> Option<Progress> {
-        progress(line)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::fixtures::{context, job};
+    use dragstrip_loadgen::specification::Specification;
 
     fn spec(json: &str) -> LoadSpec {
         serde_json::from_str(json).unwrap()
@@ -201,8 +156,9 @@ mod tests {
 
     fn written(json: &str, clients: u32, index: u32) -> Specification {
         let job = job(clients, r#"{"memtier": {"testTime": "5s"}}"#);
-        let keys = Keys::of(&spec(json), &job, index).unwrap().unwrap();
-        keys.task(Task::WriteKeys, &job, &context(index, Path::new("/out")), Path::new("/out/load"))
+        let keys = share(&spec(json), &job, index).unwrap().unwrap();
+        let (context, directory) = (context(index, Path::new("/out")), Path::new("/out/load"));
+        specification::of_task(Task::WriteKeys, keys, &job, &context, directory)
     }
 
     #[test]
@@ -237,7 +193,7 @@ mod tests {
     fn clients_without_keys_write_none() {
         let job = job(3, r#"{"loadgen": {"duration": "5s"}}"#);
         let shares: Vec<_> = (0..3)
-            .map(|i| Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, i).unwrap().map(|k| k.count()))
+            .map(|i| share(&spec(r#"{"keyMaximum": 1}"#), &job, i).unwrap().map(|keys| count(&keys)))
             .collect();
         assert_eq!(shares.iter().flatten().sum::<u64>(), 2, "{shares:?}");
         assert!(shares.contains(&None), "{shares:?}");
@@ -250,17 +206,16 @@ mod tests {
         assert_eq!(prefix(r#"{"memtier": {"testTime": "5s", "keyPrefix": "m"}}"#).as_deref(), Some("m"));
         assert_eq!(prefix(r#"{"loadgen": {"duration": "5s"}}"#).as_deref(), Some("dragstrip-"));
         let job = job(1, r#"{"bullmq": {"duration": "5s"}}"#);
-        let error = Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, 0).unwrap_err().to_string();
+        let error = share(&spec(r#"{"keyMaximum": 1}"#), &job, 0).unwrap_err();
         assert!(error.contains("load.keyPrefix is missing"), "{error}");
     }
 
     #[test]
     fn a_missing_key_is_reported_with_both_figures() {
-        let failure = LoadError::Missing(Presence { expected: 10_000, found: 9_998 }).failure();
-        assert_eq!(failure.step, FailureStep::Load);
+        let message = missing(Presence { expected: 10_000, found: 9_998 });
         assert!(
-            failure.message.starts_with("10,000 keys were written, but only 9,998 of them"),
-            "{failure:?}"
+            message.starts_with("10,000 keys were written, but only 9,998 of them are there: 2"),
+            "{message}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The measurement itself: waits for the start line, runs the tool to its end, and meters
+//! The measurement: waits for the start line, runs the tool to its end, and meters
 //! the container meanwhile. Touches processes, the network and the clock.
 
 use super::{
@@ -9,7 +9,6 @@ use super::{
     watch::{Watched, watch},
 };
 use crate::{
-    delivery::state::Received,
     frame::{
         clock,
         failure::{failed, failure},
@@ -22,22 +21,22 @@ use crate::{
         members::{self, Counts},
     },
     tools::{
-        adapter::{self, Adapter, Launch, LaunchContext},
+        adapter::{self, Adapter, Ended, Launch, LaunchContext},
         adapter_for,
-        process::{Tool, Written},
+        process::Tool,
     },
 };
 use dragstrip_results::{
-    protocol::RunnerStage,
+    protocol::{RunnerStage, StartCommand},
     result::{Failure, FailureStep, ServerRecord},
     usage::ContainerUsage,
 };
 use std::{net::SocketAddr, sync::Arc, time::Duration};
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::sync::oneshot;
 
 pub struct Armed {
     pub prepared: Prepared,
-    pub received: Received,
+    pub command: StartCommand,
     pub before: Counts,
     pub context: LaunchContext,
     launch: Launch,
@@ -46,7 +45,8 @@ pub struct Armed {
 pub struct Done {
     pub launched_unix_nanos: i64,
     pub watched: Watched,
-    pub written: Written<Box<dyn Adapter>>,
+    pub ended: Ended,
+    pub adapter: Box<dyn Adapter>,
     pub after: Result<Counts, String>,
     pub client: ContainerUsage,
 }
@@ -56,9 +56,10 @@ pub async fn arm(pod: &Pod) -> Result<Armed, Failure> {
     let job = &pod.job;
     let prepared = prepare(pod).await?;
     pod.shared.enter(RunnerStage::AtStartLine);
-    let received = pod.shared.start_command().await;
+    let command = pod.shared.start_command().await;
+    let line = command.line_unix_nanos();
     pod.shared.enter(RunnerStage::Armed);
-    let left = clock::seconds(received.line_unix_nanos.saturating_sub(clock::unix_nanos()));
+    let left = clock::seconds(line.saturating_sub(clock::unix_nanos()));
     print_line(&format!("start line in {left:.3} s"));
     if left <= 0.0 {
         let message = format!("the start command arrived {:.3} s after the start line", -left);
@@ -77,18 +78,19 @@ pub async fn arm(pod: &Pod) -> Result<Armed, Failure> {
     } else {
         None
     };
-    let start_at_unix_nanos = received.line_unix_nanos;
-    let context = LaunchContext { start_at_unix_nanos, statsd_port, ..prepared.context.clone() };
+    let context = LaunchContext { start_at_unix_nanos: line, statsd_port, ..prepared.context.clone() };
     let launch = adapter.launch(job, &context);
-    clock::sleep_until(received.line_unix_nanos.saturating_sub(clock::nanos(launch.lead))).await;
-    Ok(Armed { prepared, received, before, context, launch })
+    clock::sleep_until(line.saturating_sub(clock::nanos(launch.lead))).await;
+    Ok(Armed { prepared, command, before, context, launch })
 }
 
 /// Runs the tool to its end and queries the servers once more.
 pub async fn load(pod: &Pod, armed: &Armed, stop: &Stop) -> Result<Done, Failure> {
-    let line = armed.received.line_unix_nanos;
+    let line = armed.context.start_at_unix_nanos;
     let measured = line.saturating_add(clock::nanos(adapter::measured_after(&pod.job)));
-    let meter = Meter::start(measured, pod.job.target.observers.clone(), pod.job.clients, pod.accounting);
+    let (stop_meter, stopped) = oneshot::channel();
+    let observers = pod.job.target.observers.clone();
+    let meter = tokio::spawn(meter(measured, observers, pod.job.clients, pod.accounting, stopped));
     let launched_unix_nanos = clock::unix_nanos();
     let mut tool = start(pod, armed)?;
     pod.shared.enter(RunnerStage::Running);
@@ -97,16 +99,18 @@ pub async fn load(pod: &Pod, armed: &Armed, stop: &Stop) -> Result<Done, Failure
     let watched = watch(&mut tool, &armed.launch, line, watchdog, sampled, stop)
         .await
         .map_err(|e| failure(FailureStep::Tool, format!("cannot wait for the tool's end: {e}")))?;
-    let client = meter.read().await;
+    drop(stop_meter);
+    let client = meter.await.unwrap_or_default();
     let ready = &armed.prepared.ready;
     let after = members::counts(&ready.access, &ready.members).await.map_err(|e| e.to_string());
-    let written = tool.written().await.map_err(failed(FailureStep::Tool))?;
-    Ok(Done { launched_unix_nanos, watched, written, after, client })
+    let written = tool.written(watched.exit, watched.wall, watched.active).await;
+    let (ended, adapter) = written.map_err(failed(FailureStep::Tool))?;
+    Ok(Done { launched_unix_nanos, watched, ended, adapter, after, client })
 }
 
-fn start(pod: &Pod, armed: &Armed) -> Result<Tool<Box<dyn Adapter>>, Failure> {
+fn start(pod: &Pod, armed: &Armed) -> Result<Tool, Failure> {
     let (shared, mut printer) = (Arc::clone(&pod.shared), Printer::default());
-    let line = armed.received.line_unix_nanos;
+    let line = armed.context.start_at_unix_nanos;
     let on_progress = move |progress| {
         shared.note_progress(&progress);
         let elapsed = clock::seconds(clock::unix_nanos().saturating_sub(line));
@@ -133,32 +137,21 @@ pub fn record(armed: &Armed, done: Option<&Done>) -> Option<ServerRecord> {
     })
 }
 
-/// Meters what the container uses while the load runs.
-struct Meter {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<ContainerUsage>,
-}
-
-impl Meter {
-    /// Starts at `begin`, an instant of Unix time: what the tool does before, such as
-    /// connecting and warming up, is not part of the load.
-    fn start(begin: i64, observers: Vec<SocketAddr>, clients: u32, accounting: Accounting) -> Self {
-        let (stop, mut stopped) = oneshot::channel();
-        let task = tokio::spawn(async move {
-            tokio::select! {
-                // A tool that ended before its load began loaded nothing.
-                _ = &mut stopped => return ContainerUsage::default(),
-                () = clock::sleep_until(begin) => {}
-            }
-            let opening = usage::open(accounting);
-            let round_trip = round_trip::measure(&observers, clients, stopped).await;
-            ContainerUsage { round_trip, ..opening.close() }
-        });
-        Self { stop, task }
+/// Meters what the container uses from `begin`, an instant of Unix time, until `stopped`. What
+/// the tool does before, such as connecting and warming up, is not part of the load.
+async fn meter(
+    begin: i64,
+    observers: Vec<SocketAddr>,
+    clients: u32,
+    accounting: Accounting,
+    mut stopped: oneshot::Receiver<()>,
+) -> ContainerUsage {
+    tokio::select! {
+        // A tool that ended before its load began loaded nothing.
+        _ = &mut stopped => return ContainerUsage::default(),
+        () = clock::sleep_until(begin) => {}
     }
-
-    async fn read(self) -> ContainerUsage {
-        drop(self.stop);
-        self.task.await.unwrap_or_default()
-    }
+    let opening = usage::open(accounting);
+    let round_trip = round_trip::measure(&observers, clients, stopped).await;
+    ContainerUsage { round_trip, ..opening.close() }
 }

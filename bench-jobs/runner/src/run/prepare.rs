@@ -1,4 +1,4 @@
-//! What is done before the start line: checks, the empty and then filled key
+//! The steps before the start line: checks, flushing and filling the key
 //! space, the warm-up. Touches the network and processes.
 
 use super::{load, pod::Pod, warmup};
@@ -43,21 +43,20 @@ pub async fn prepare(pod: &Pod) -> Result<Prepared, Failure> {
     let adapter = adapter_for(&job.tool);
     let context = context(pod, &ready, version(adapter.as_ref()).await?);
     adapter.accept(job, &context).map_err(failed(FailureStep::Preflight))?;
-    let before_the_line = adapter.warmup(job, &context);
+    let before_the_line = adapter.warmup(job);
     let gated = gate::needed(job, job.load.is_some() || before_the_line.is_some());
     flush(pod, &ready, gated).await?;
     let mut load = None;
     if let Some(keys) = &job.load {
         pod.shared.enter(RunnerStage::Loading);
-        let presence =
-            load::load(keys, job, &context, &pod.redactor, &pod.shared).await.map_err(|e| e.failure())?;
+        let presence = load::load(keys, pod, &context).await?;
         print_line(&format!("{} keys written, all of them are there", thousands(presence.expected)));
         load = Some(presence);
     }
     let mut warmup = BTreeMap::new();
-    if let Some(run) = before_the_line {
+    if let Some((tool, length)) = before_the_line {
         pod.shared.enter(RunnerStage::WarmingUp);
-        warmup = warmup::warm_up(job, run, &pod.redactor, &pod.shared).await?;
+        warmup = warmup::warm_up(pod, &tool, length, &context).await?;
         print_line("warmed up");
     }
     Ok(Prepared { ready, context, load, warmup, gated })
@@ -105,14 +104,14 @@ fn described(ready: &Ready) -> String {
 
 /// The tool's version, where that matters.
 async fn version(adapter: &dyn Adapter) -> Result<Option<String>, Failure> {
-    let Some(query) = adapter.version_query() else {
+    let Some(program) = adapter.versioned_program() else {
         return Ok(None);
     };
-    let program = query.program.clone();
-    let answer = aside::version(&query).await.map_err(|source| {
+    let answer = aside::version(program).await.map_err(|source| {
         if source.kind() == io::ErrorKind::TimedOut {
             failure(FailureStep::Preflight, format!("{program} does not print its version: {source}"))
         } else {
+            let program = program.to_owned();
             failure(FailureStep::Launch, ProcessError::Spawn { program, source }.to_string())
         }
     })?;

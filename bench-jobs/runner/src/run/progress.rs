@@ -24,7 +24,7 @@ impl Printer {
             return None;
         }
         self.last = Some((elapsed, progress.operations));
-        // Operations per second of at most 2^64 operations are no negative number.
+        // Operations per second of at most 2^64 operations are not a negative number.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let rate = (progress.operations.saturating_sub(operations) as f64 / interval) as u64;
         let p99 = progress.latency.and_then(|now| {
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(printer.line(3.0, &at(180_000)).unwrap(), "3s  60,000 ops/s  180,000 ops  0 errors");
     }
     #[test]
-    fn a_tool_that_tells_latencies_has_their_p99_since_the_last_line() {
+    fn a_tool_that_reports_latencies_has_their_p99_since_the_last_line() {
         let mut printer = Printer::default();
         let mut latency = LatencyCounts::default();
         latency.counts[4] = 100;

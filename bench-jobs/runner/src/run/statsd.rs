@@ -1,4 +1,4 @@
-//! Latencies that a tool sends while it runs, as statsd has it: one gauge a datagram.
+//! Latencies that a tool sends while it runs, in statsd's format: one gauge in each datagram.
 //! Touches a socket on the loopback device.
 
 use crate::delivery::state::Shared;
@@ -18,7 +18,7 @@ pub async fn listen(shared: Arc<Shared>) -> io::Result<u16> {
     let port = socket.local_addr()?.port();
     tokio::spawn(async move {
         let mut buffer = [0; LONGEST];
-        // A socket that breaks tells nothing more; the tool's result does not need it.
+        // A broken socket ends the series; the tool's result does not need it.
         while let Ok(length) = socket.recv(&mut buffer).await {
             let text = buffer.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
             for (percentile, seconds) in text.into_iter().flat_map(str::lines).filter_map(latency) {
@@ -45,7 +45,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn only_percentiles_are_taken_in_and_in_seconds() {
+    fn only_percentiles_are_read_and_in_seconds() {
         assert_eq!(latency("memtier.default.latency_p50:1.500000|g"), Some(("50".into(), 0.0015)));
         assert_eq!(latency("a.b.latency_p99_99:2|g"), Some(("99.99".into(), 0.002)));
         for line in [
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_is_shown_and_rubbish_is_passed_over() {
+    async fn gauges_are_shown_and_anything_else_is_ignored() {
         let shared = Arc::new(Shared::default());
         let port = listen(Arc::clone(&shared)).await.unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -72,7 +72,7 @@ mod tests {
         }
         let deadline = Instant::now() + Duration::from_secs(10);
         while shared.latencies().is_empty() {
-            assert!(Instant::now() < deadline, "a datagram was not taken in");
+            assert!(Instant::now() < deadline, "a datagram was not read");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(shared.latencies(), [("99.9".to_owned(), 0.0025)].into());

@@ -1,24 +1,23 @@
 //! Watches the running tool: when its load threads worked, whether it must be
-//! ended, and whether somebody asked the pod to stop. Touches the tool's
-//! process and /proc.
+//! ended, and whether the pod must stop. Touches the tool's process and /proc.
 
 use crate::{
     frame::{clock, stop::Stop},
     measuring::{activity::Activity, pace::paced, threads::Threads},
     tools::{
         adapter::{Exit, Launch},
-        process::{Listener, Tool},
+        process::Tool,
     },
 };
 use dragstrip_results::usage::ThreadUsage;
-use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+use std::{io, os::unix::process::ExitStatusExt as _, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
 /// How often the load threads' CPU times are read, unless that would cost too much.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// How often until one is seen to work, since the load begins then.
 const FIRST_SAMPLES_INTERVAL: Duration = Duration::from_millis(2);
-/// How long that goes on: a tool may have no such threads.
+/// How long that lasts: a tool may have no such threads.
 const FIRST_SAMPLES: Duration = Duration::from_secs(1);
 /// Most threads that are sampled: each is an open file.
 const MOST_THREADS: usize = 512;
@@ -42,10 +41,10 @@ pub struct Watched {
 
 /// Returns when the tool has ended, by itself or not. `line` is the start line
 /// in nanoseconds of Unix time, `watchdog` the longest time after it: then the
-/// tool is asked to end, and killed when it does not within its grace. Its threads are
-/// `sampled` where it does not tell by itself when it loaded.
-pub async fn watch<L: Listener>(
-    tool: &mut Tool<L>,
+/// tool gets its stop signal, and is killed when it does not end within its grace. Its threads
+/// are `sampled` if it does not report by itself when it loaded.
+pub async fn watch(
+    tool: &mut Tool,
     launch: &Launch,
     line: i64,
     watchdog: Duration,
@@ -56,37 +55,38 @@ pub async fn watch<L: Listener>(
     let late = Duration::from_nanos(u64::try_from(clock::unix_nanos().saturating_sub(line)).unwrap_or(0));
     let line = started.checked_sub(late).unwrap_or(started) + clock::until(line);
     let mut samples = Samples::of(tool.id(), started, line);
-    let mut fate = Fate { interrupted: false, watchdog: false };
+    let mut exit = Exit { code: None, signal: None, interrupted: false, watchdog: false };
     let (mut watchdog_at, mut kill_at) = (line + watchdog.min(FAR), started + FAR);
     let status = loop {
         tokio::select! {
             status = tool.ended() => break status?,
             () = sleep_until(samples.next), if sampled => samples.take(),
-            () = stop.requested(), if !fate.interrupted => {
-                fate.interrupted = true;
+            () = stop.requested(), if !exit.interrupted => {
+                exit.interrupted = true;
                 kill_at = Instant::now() + launch.stop_grace;
-                tool.ask_to_stop(launch.stop_signal);
+                tool.signal(launch.stop_signal);
             }
             () = sleep_until(kill_at) => {
                 kill_at = started + FAR;
                 tool.kill();
             }
             () = sleep_until(watchdog_at) => {
-                fate.watchdog = true;
+                exit.watchdog = true;
                 watchdog_at = started + FAR;
-                // What it writes when it is asked says why it did not end.
+                // What it writes on its stop signal shows why it did not end.
                 kill_at = Instant::now() + launch.stop_grace;
-                tool.ask_to_stop(launch.stop_signal);
+                tool.signal(launch.stop_signal);
             }
         }
     };
+    (exit.code, exit.signal) = (status.code(), status.signal());
     let activity = samples.activity;
     let (began, active) = activity.growth().unwrap_or_else(|| (Duration::ZERO, line.elapsed()));
     let threads = activity.threads();
-    Ok(Watched { exit: fate.exit(status), wall: started.elapsed(), began, active, threads })
+    Ok(Watched { exit, wall: started.elapsed(), began, active, threads })
 }
 
-/// The tool's threads, looked at again and again.
+/// The tool's threads, sampled repeatedly.
 struct Samples {
     threads: Threads,
     activity: Activity,
@@ -102,26 +102,10 @@ impl Samples {
     }
 
     fn take(&mut self) {
-        let known = self.activity.growth().is_some() || self.started.elapsed() > FIRST_SAMPLES;
-        let shortest = if known { SAMPLE_INTERVAL } else { FIRST_SAMPLES_INTERVAL };
+        let seen = self.activity.growth().is_some() || self.started.elapsed() > FIRST_SAMPLES;
+        let shortest = if seen { SAMPLE_INTERVAL } else { FIRST_SAMPLES_INTERVAL };
         let ((), wait) = paced(shortest, || self.activity.note(self.threads.read(), self.line.elapsed()));
-        self.next = Instant::now() + if known { wait } else { shortest };
-    }
-}
-
-struct Fate {
-    interrupted: bool,
-    watchdog: bool,
-}
-
-impl Fate {
-    fn exit(&self, status: ExitStatus) -> Exit {
-        Exit {
-            code: status.code(),
-            signal: status.signal(),
-            interrupted: self.interrupted,
-            watchdog: self.watchdog,
-        }
+        self.next = Instant::now() + if seen { wait } else { shortest };
     }
 }
 

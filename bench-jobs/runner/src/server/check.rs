@@ -1,4 +1,4 @@
-//! Whether a measurement may be believed. Pure: counts in, verdict out.
+//! Whether the servers' counts confirm a measurement. Pure.
 
 use crate::{
     frame::failure::failure,
@@ -63,7 +63,7 @@ pub fn hit_ratio(operations: &[OperationResult], minimum: f64) -> Result<(), Fai
 }
 
 /// Whether the tool did anything, and everything without error replies. A tool
-/// that reports `figures` of its own, or rates alone, did something too.
+/// that reports `figures` or rates alone did something too.
 pub fn replies_are_good(
     operations: &[OperationResult],
     errors: &BTreeMap<String, u64>,
@@ -220,7 +220,7 @@ mod tests {
         };
         let judged =
             |errors, evicted, allowed| server_is_content(&look(5, 7), &look(errors, evicted), allowed);
-        assert_eq!(judged(5, 7, false), Ok(()), "what was before the load is no part of it");
+        assert_eq!(judged(5, 7, false), Ok(()), "errors before the load do not count");
         let failure = judged(1_205, 7, true).unwrap_err();
         assert_eq!(failure.step, FailureStep::ErrorReplies);
         assert!(failure.message.contains("1,200 requests with errors (1,200 OOM)"), "{failure:?}");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_figures_are_no_silence() {
+    fn rates_and_figures_count_as_work() {
         let rate = OperationResult { own_operations_per_second: Some(5.0), ..operation("SET", 0, 0) };
         assert!(replies_are_good(&[rate], &BTreeMap::new(), false).is_ok());
         assert!(replies_are_good(&[], &BTreeMap::new(), true).is_ok());

@@ -33,7 +33,7 @@ fn commands(info: &Info) -> BTreeMap<String, CommandCounter> {
         .collect()
 }
 
-/// Redis writes `errorstat_ERR:count=2`, Dragonfly `errorstat_ERR:2` or a whole
+/// Redis writes `errorstat_ERR:count=2`, Dragonfly `errorstat_ERR:2` or a complete
 /// sentence, which may hold colons, in the place of ERR.
 fn errors(info: &Info) -> BTreeMap<String, u64> {
     info.with_prefix("errorstat_")
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn redis_tells_failures_and_refusals_too() {
+    fn redis_reports_failures_and_refusals_too() {
         let info = Info::parse(
             "cmdstat_get:calls=5,usec=9,usec_per_call=1.80,rejected_calls=2,failed_calls=1\n\
              cmdstat_config|get:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\n\
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_may_be_whole_sentences() {
+    fn errors_may_be_complete_sentences() {
         let counters = read_counters(
             &Info::parse(
                 "errorstat_-MOVED 7 10.0.0.1:6379:5\nerrorstat_syntax error:2\ntotal_connections_received:9",

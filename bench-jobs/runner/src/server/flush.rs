@@ -9,7 +9,7 @@ use dragstrip_crds::Engine;
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::Instant;
 
-/// How long FLUSHALL may take: a synchronous one walks the whole data set.
+/// How long FLUSHALL may take: a synchronous one walks the complete data set.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long afterwards keys may still be counted.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,10 +17,8 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(30);
 /// A step of emptying the target that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
-    #[error("the phase declares flush: true, but the target does not speak RESP. Leave flush out")]
-    Mute,
     #[error("{address}: {source}. The phase declares flush: true, which needs the right to FLUSHALL")]
-    Ask { address: SocketAddr, source: ServerError },
+    Query { address: SocketAddr, source: ServerError },
     #[error(
         "{address}: {keys} keys are there {} s after FLUSHALL was answered. Check that nobody else writes to the server",
         EMPTY_TIMEOUT.as_secs()
@@ -32,31 +30,27 @@ pub enum FlushError {
 /// returns when they are gone.
 pub async fn flush(ready: &Ready) -> Result<(), FlushError> {
     // Garnet counts its keys one by one, and FLUSHALL has answered by then.
-    let engine = ready.truth.as_ref().ok_or(FlushError::Mute)?.engine;
-    let count_keys = engine != Some(Engine::Garnet);
-    for member in ready.members.iter().filter(|member| !member.replica) {
-        flush_one(member.address, &ready.access, count_keys).await?;
+    let count_keys = ready.truth.as_ref().is_none_or(|truth| truth.engine != Some(Engine::Garnet));
+    for address in ready.primaries() {
+        let failed = |source| FlushError::Query { address, source };
+        let (mut server, deadline) = flush_one(address, &ready.access).await.map_err(failed)?;
+        while count_keys {
+            let keys = server.key_count().await.map_err(failed)?;
+            if keys == 0 {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return Err(FlushError::NotEmpty { address, keys });
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
     Ok(())
 }
 
-async fn flush_one(address: SocketAddr, access: &Access, count_keys: bool) -> Result<(), FlushError> {
-    let refused = |source| FlushError::Ask { address, source };
-    let mut server = Server::connect(address, access, FLUSH_TIMEOUT).await.map_err(refused)?;
-    server.flush_all().await.map_err(refused)?;
-    if count_keys { wait_until_empty(&mut server, address).await } else { Ok(()) }
-}
-
-async fn wait_until_empty(server: &mut Server, address: SocketAddr) -> Result<(), FlushError> {
-    let deadline = Instant::now() + EMPTY_TIMEOUT;
-    loop {
-        let keys = server.key_count().await.map_err(|source| FlushError::Ask { address, source })?;
-        if keys == 0 {
-            return Ok(());
-        }
-        if Instant::now() >= deadline {
-            return Err(FlushError::NotEmpty { address, keys });
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// Deletes the keys of one server; returns until when some may still be counted.
+async fn flush_one(address: SocketAddr, access: &Access) -> Result<(Server, Instant), ServerError> {
+    let mut server = Server::connect(address, access, FLUSH_TIMEOUT).await?;
+    server.command::<()>(&["FLUSHALL", "SYNC"]).await?;
+    Ok((server, Instant::now() + EMPTY_TIMEOUT))
 }

@@ -1,16 +1,16 @@
 //! Keeps the clients of a phase that empties its target from writing before it
-//! is empty: the client with index 0 flushes, and then leaves a key as a sign,
-//! which it takes away before the load. Touches the network.
+//! is empty: the client with index 0 flushes and then sets a marker key,
+//! which it deletes before the load. Touches the network.
 //!
 //! A key is the one thing that every engine offers and that everybody who may
 //! load a server may write.
 
 use crate::server::{
     connection::{ANSWER_TIMEOUT, Server, ServerError},
-    members::Member,
     preflight::Ready,
 };
 use dragstrip_results::protocol::JobSpec;
+use redis::FromRedisValue;
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     time::Duration,
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 /// How long the flush may take, with some time for the other pod to come up.
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(100);
-/// After this many seconds the sign goes away even if its writer was lost.
-const LIFETIME_SECONDS: u64 = 3600;
+/// After this many seconds the marker vanishes even if its writer was lost.
+const LIFETIME_SECONDS: &str = "3600";
 
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    #[error("the marker key of the flush was not {step}: {source}")]
-    Ask { step: &'static str, source: ServerError },
+    #[error("the marker key of the flush: {0}")]
+    Query(#[source] ServerError),
     #[error("no server of the target serves the slot of the flush's marker key")]
     NoServer,
     #[error("the client pod with index 0 did not empty the target within {} s. Read the log of that pod", PATIENCE.as_secs())]
@@ -39,24 +39,21 @@ pub fn needed(job: &JobSpec, writes_before_the_line: bool) -> bool {
     job.flush && job.clients > 1 && writes_before_the_line
 }
 
-/// The key, one per Job: the token is the Job's own, and stays a secret.
+/// The marker key, one per Job: the token is the Job's own, and stays a secret.
 fn key(job: &JobSpec) -> String {
     let mut hasher = DefaultHasher::new();
     (&job.token, &job.run, &job.phase, job.repetition).hash(&mut hasher);
     format!("dragstrip-flushed:{}:{}:{:016x}", job.run, job.phase, hasher.finish())
 }
 
-/// Tells the other clients that the target is empty.
+/// Shows the other clients that the target is empty.
 pub async fn open(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
-    let key = key(job);
-    let set = async |server: &mut Server| server.set_for(&key, LIFETIME_SECONDS).await;
-    at_owner(ready, "set", set).await
+    at_owner(ready, &["SET", &key(job), "1", "EX", LIFETIME_SECONDS]).await
 }
 
 pub async fn pass(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
-    let key = key(job);
     let deadline = Instant::now() + PATIENCE;
-    while !at_owner(ready, "seen", async |server: &mut Server| server.exists(&key).await).await? {
+    while !at_owner::<bool>(ready, &["EXISTS", &key(job)]).await? {
         if Instant::now() >= deadline {
             return Err(GateError::Timeout);
         }
@@ -65,25 +62,18 @@ pub async fn pass(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
     Ok(())
 }
 
-/// Takes the sign away, so that it is no part of the data set under load.
+/// Deletes the marker, so that it is not part of the data set under load.
 pub async fn remove(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
-    let key = key(job);
-    at_owner(ready, "removed", async |server: &mut Server| server.delete(&key).await).await
+    at_owner(ready, &["DEL", &key(job)]).await
 }
 
-/// Asks the primaries one after the other until one serves the key's slot.
-async fn at_owner<T>(
-    ready: &Ready,
-    step: &'static str,
-    ask: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
-) -> Result<T, GateError> {
-    for Member { address, .. } in ready.members.iter().filter(|member| !member.replica) {
-        let mut server = Server::connect(*address, &ready.access, ANSWER_TIMEOUT)
-            .await
-            .map_err(|source| GateError::Ask { step, source })?;
-        match ask(&mut server).await {
+/// Sends a command to the primaries one after the other until one serves the key's slot.
+async fn at_owner<T: FromRedisValue>(ready: &Ready, command: &[&str]) -> Result<T, GateError> {
+    for address in ready.primaries() {
+        let connected = Server::connect(address, &ready.access, ANSWER_TIMEOUT).await;
+        match connected.map_err(GateError::Query)?.command(command).await {
             Err(error) if error.code() == Some("MOVED") => {}
-            answer => return answer.map_err(|source| GateError::Ask { step, source }),
+            answer => return answer.map_err(GateError::Query),
         }
     }
     Err(GateError::NoServer)
@@ -108,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_repetition_has_its_own_sign() {
+    fn every_repetition_has_its_own_marker() {
         let mut other = job(2, TOOL);
         other.repetition = 2;
         assert_ne!(key(&job(2, TOOL)), key(&other));

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 /// The fields of an INFO answer. Names are unique over its sections; where an
-/// engine repeats one (`module:`), the first stands.
+/// engine repeats one (`module:`), the first counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info(BTreeMap<String, String>);
 
 impl Info {
-    /// Takes in any number of sections. Lines that are no `name:value` are passed over.
+    /// Takes in any number of sections. Lines other than `name:value` are passed over.
     pub fn parse(text: &str) -> Self {
         let mut fields = BTreeMap::new();
         for line in text.lines().map(str::trim_end).filter(|line| !line.starts_with('#')) {
@@ -24,8 +24,8 @@ impl Info {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A field's number; `None` when absent or no number (Dragonfly writes -1
-    /// for counters that it does not keep, which is no `u64`).
+    /// A field's number; `None` when absent or not a number (Dragonfly writes -1
+    /// for counters that it does not have, which is not a `u64`).
     pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         self.text(name)?.parse().ok()
     }

@@ -1,13 +1,14 @@
 //! The servers behind a target: the shards of a cluster, a primary and its
-//! replicas, or the one server. Finds them, verifies each, and reads what
-//! each has counted. Touches the network.
+//! replicas, or the one server. Finds them, verifies each, and reads its counters.
+//! Touches the network.
 
 use crate::server::{
     access::Access,
-    connection::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError},
+    connection::{ANSWER_TIMEOUT, Server, ServerError},
     info::Info,
-    joining::slots::SLOTS,
+    nodes::ClusterNode,
     resolve::{self, ResolveError},
+    slots::SLOTS,
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
@@ -86,7 +87,8 @@ pub async fn find(
     } else if target.cluster {
         let refused = |source| MemberError::Query { member: name, source };
         let nodes = seed.cluster_nodes().await.map_err(refused)?;
-        nodes.into_iter().filter(|node| replicas || !node.replica).map(|n| candidate(n, address)).collect()
+        let loaded = |node: &ClusterNode| if node.replica { replicas } else { !node.slots.is_empty() };
+        nodes.into_iter().filter(loaded).map(|node| candidate(&node, address)).collect()
     } else {
         let run_id = truth.run_id.clone();
         return Ok(vec![Member { name, address, run_id, replica: is_replica(truth) }]);
@@ -98,10 +100,10 @@ pub async fn find(
     Ok(members)
 }
 
-/// A node that does not know its own name is the one that was queried.
-fn candidate(node: ClusterNode, seed: SocketAddr) -> JobMember {
-    let host = if node.host.is_empty() { seed.ip().to_string() } else { node.host };
-    JobMember { host, port: node.port, run_id: None }
+/// A node that does not know its own address is the one that was queried.
+fn candidate(node: &ClusterNode, seed: SocketAddr) -> JobMember {
+    let address = node.address.unwrap_or(seed);
+    JobMember { host: address.ip().to_string(), port: address.port(), run_id: None }
 }
 
 fn is_replica(truth: &ServerTruth) -> bool {
@@ -120,7 +122,7 @@ async fn verify(candidate: &JobMember, target: &JobTarget, access: &Access) -> R
     let truth = server.truth().await.map_err(refused)?;
     check_process(&name, &truth, candidate.run_id.as_deref())?;
     if target.cluster {
-        let info = server.cluster_info().await.map_err(refused)?;
+        let info = server.info(&["CLUSTER", "INFO"]).await.map_err(refused)?;
         complete(&info).map_err(|what| MemberError::Incomplete { member: name.clone(), what })?;
     }
     let replica = is_replica(&truth);
@@ -273,12 +275,5 @@ mod tests {
         assert!(shards(&members[..1], &Counts(counts.0[..1].to_vec()), None).is_empty());
         let records = shards(&members, &counts, Some(&counts));
         assert_eq!((records[1].address.as_str(), records[1].after.as_ref()), ("db:2", Some(&counts.0[1])));
-    }
-
-    #[test]
-    fn a_node_without_a_name_is_the_one_that_was_queried() {
-        let node = ClusterNode { host: String::new(), port: 7000, replica: false };
-        let candidate = candidate(node, "10.0.0.9:7001".parse().unwrap());
-        assert_eq!((candidate.host.as_str(), candidate.port), ("10.0.0.9", 7000));
     }
 }

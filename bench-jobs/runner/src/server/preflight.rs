@@ -3,14 +3,13 @@
 //! and the tool can write its files. Touches the network and the output directory.
 
 use crate::server::{
-    access::Access,
+    access::{Access, CertificateError},
     connection::{self, ANSWER_TIMEOUT, Server, ServerError},
-    encryption::EncryptionError,
     members::{self, Member, MemberError},
     resolve::{self, ResolveError},
-    tls_files::TlsFiles,
 };
 use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
+use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_results::protocol::{JobSpec, JobTarget, JobTool};
 use std::{
     fs, io,
@@ -31,28 +30,16 @@ pub enum PreflightError {
         "{target}: {source}. Check the target's address, and that its Service exists in the namespace named"
     )]
     Resolve { target: String, source: ResolveError },
-    #[error(
-        "{target}: {source}. Check that the server runs and listens there, and that no NetworkPolicy stands between"
-    )]
-    Connect { target: String, source: ServerError },
-    #[error(
-        "{target}: {source}. Check username and authSecretRef: they must name a user and password that the server knows"
-    )]
-    Authenticate { target: String, source: ServerError },
-    #[error(
-        "{target}: {source}. Check tls: the server must speak TLS there, and its certificate must be valid for {server_name} and signed by the authority named"
-    )]
-    Encrypt { target: String, server_name: String, source: ServerError },
+    #[error("{target}: {source}. {advice}")]
+    Server { target: String, source: ServerError, advice: String },
     #[error(transparent)]
-    Certificates(#[from] EncryptionError),
-    #[error("{target}: {source}. Check that a RESP server listens there, with TLS only if tls is declared")]
-    Query { target: String, source: ServerError },
+    Certificates(#[from] CertificateError),
     #[error(
         "{target}: declared cluster mode {declared}, the server reports {actual}. Declare the mode it runs in (cluster; for a single Dragonfly with --cluster_mode=emulated emulatedCluster), or restart it in the declared one"
     )]
     ClusterMode { target: String, declared: &'static str, actual: &'static str },
     #[error(
-        "{0}: memtier.clusterMode needs a cluster's slots, and the server is not in cluster mode: memtier would wait for ever. Leave clusterMode out"
+        "{0}: memtier.clusterMode needs a cluster's slots, and the server is not in cluster mode: memtier would wait forever. Leave clusterMode out"
     )]
     NoSlots(String),
     #[error(transparent)]
@@ -63,7 +50,7 @@ pub enum PreflightError {
 
 impl PreflightError {
     fn may_pass(&self) -> bool {
-        matches!(self, Self::Resolve { .. } | Self::Connect { .. })
+        matches!(self, Self::Resolve { .. } | Self::Server { source: ServerError::Connect(_), .. })
     }
 }
 
@@ -80,15 +67,22 @@ pub struct Ready {
     pub replica_reads: bool,
 }
 
+impl Ready {
+    /// The servers that take writes.
+    pub fn primaries(&self) -> impl Iterator<Item = SocketAddr> {
+        self.members.iter().filter(|member| !member.replica).map(|member| member.address)
+    }
+}
+
 pub async fn check(
     job: &JobSpec,
     password: Option<&str>,
-    tls: Option<&TlsFiles>,
+    tls: Option<&TlsOptions>,
     output_directory: &Path,
 ) -> Result<Ready, PreflightError> {
     check_output(output_directory)?;
     let target = &job.target;
-    let access = Access::to(target, password, tls)?;
+    let access = Access::new(target.username.clone(), password.map(str::to_owned), tls)?;
     let replica_reads = matches!(&job.tool, JobTool::Loadgen(spec) if spec.replica_reads);
     if target.protocol == ServerProtocol::Tcp {
         let (address, _) = patiently(target, async |address| connection::reach(address).await).await?;
@@ -96,9 +90,9 @@ pub async fn check(
     }
     let connect = async |address| Server::connect(address, &access, ANSWER_TIMEOUT).await;
     let (address, mut server) = patiently(target, connect).await?;
-    let name = named(target, Some(address));
+    let name = target_name(target, Some(address));
     let refused = |source| refusal(name.clone(), target, source);
-    server.ping().await.map_err(refused)?;
+    server.command::<()>(&["PING"]).await.map_err(refused)?;
     let truth = server.truth().await.map_err(refused)?;
     check_truth(target, &name, &truth)?;
     check_slots(&job.tool, name, &truth)?;
@@ -126,20 +120,20 @@ async fn once<T>(
     target: &JobTarget,
     connect: &impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
 ) -> Result<(SocketAddr, T), PreflightError> {
-    let unresolved = |source| PreflightError::Resolve { target: named(target, None), source };
+    let unresolved = |source| PreflightError::Resolve { target: target_name(target, None), source };
     let addresses = resolve::resolve(&target.host, target.port, &target.blocked).await;
     let mut outcome = Err(unresolved(ResolveError::NoAddress));
     for address in addresses.map_err(unresolved)? {
         match connect(address).await {
             Ok(connection) => return Ok((address, connection)),
-            Err(source) => outcome = Err(refusal(named(target, Some(address)), target, source)),
+            Err(source) => outcome = Err(refusal(target_name(target, Some(address)), target, source)),
         }
     }
     outcome
 }
 
 /// `host:port`, with the address behind it where that is another text.
-fn named(target: &JobTarget, address: Option<SocketAddr>) -> String {
+fn target_name(target: &JobTarget, address: Option<SocketAddr>) -> String {
     let declared = format!("{}:{}", target.host, target.port);
     match address.map(|address| address.to_string()) {
         Some(address) if address != declared => format!("{declared} ({address})"),
@@ -148,20 +142,27 @@ fn named(target: &JobTarget, address: Option<SocketAddr>) -> String {
 }
 
 fn refusal(target: String, declared: &JobTarget, source: ServerError) -> PreflightError {
-    match source {
-        ServerError::Encrypt(_) => {
-            let name = declared.tls.as_ref().and_then(|tls| tls.server_name.clone());
-            let server_name = name.unwrap_or_else(|| declared.host.clone());
-            PreflightError::Encrypt { target, server_name, source }
+    let advice = match (&source, source.code()) {
+        (_, Some("LOADING")) => return MemberError::Loading(target).into(),
+        (ServerError::Encrypt(_), _) => {
+            let name = declared.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
+            format!(
+                "Check tls: the server must speak TLS there, and its certificate must be valid for {} and signed by \
+                 the authority named",
+                name.unwrap_or(&declared.host)
+            )
         }
-        ServerError::Connect(_) | ServerError::ConnectTimeout => PreflightError::Connect { target, source },
-        ServerError::Authenticate(_) => PreflightError::Authenticate { target, source },
-        _ => match source.code() {
-            Some("NOAUTH" | "WRONGPASS") => PreflightError::Authenticate { target, source },
-            Some("LOADING") => MemberError::Loading(target).into(),
-            _ => PreflightError::Query { target, source },
-        },
-    }
+        (ServerError::Connect(_), _) => {
+            "Check that the server runs and listens there, and that no NetworkPolicy blocks the connection"
+                .to_owned()
+        }
+        (ServerError::Authenticate(_), _) | (_, Some("NOAUTH" | "WRONGPASS")) => {
+            "Check username and authSecretRef: they must name a user and password that the server knows"
+                .to_owned()
+        }
+        _ => "Check that a RESP server listens there, with TLS only if tls is declared".to_owned(),
+    };
+    PreflightError::Server { target, source, advice }
 }
 
 fn check_truth(target: &JobTarget, name: &str, truth: &ServerTruth) -> Result<(), PreflightError> {

@@ -29,8 +29,8 @@ pub enum ResolveError {
     Blocked(IpAddr, IpNet),
 }
 
-/// The addresses of a host, none of them in a `blocked` network: an IP address is its own, a
-/// name is looked up with the search domains and `ndots` of /etc/resolv.conf.
+/// The addresses of a host, none of them in a `blocked` network: an IP address is its own
+/// result, a name is looked up with the search domains and `ndots` of /etc/resolv.conf.
 pub async fn resolve(host: &str, port: u16, blocked: &[IpNet]) -> Result<Vec<SocketAddr>, ResolveError> {
     let addresses = match literal(host) {
         Some(address) => vec![SocketAddr::new(address, port)],

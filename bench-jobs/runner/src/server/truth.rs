@@ -1,24 +1,22 @@
-//! What a server is, out of its INFO. Pure. Every engine's way of telling is
-//! here and nowhere else.
+//! What a server is, out of its INFO. Pure. Only this module knows how each engine
+//! identifies itself.
 
 use crate::server::info::Info;
 use dragstrip_crds::{Engine, observed::ServerTruth};
 
+/// The version fields that only one engine has.
+const VERSION_FIELDS: [(Engine, &str); 3] = [
+    (Engine::Dragonfly, "dragonfly_version"),
+    (Engine::Garnet, "garnet_version"),
+    (Engine::Valkey, "valkey_version"),
+];
+
 /// The engine, by the fields that only it has. `redis_version` comes
 /// last: all the others report one too, for compatibility.
 pub fn detect_engine(info: &Info) -> Option<Engine> {
-    let named = |name: &str| info.text("server_name") == Some(name);
-    if info.text("dragonfly_version").is_some() {
-        Some(Engine::Dragonfly)
-    } else if info.text("garnet_version").is_some() || named("garnet") {
-        Some(Engine::Garnet)
-    } else if info.text("valkey_version").is_some() || named("valkey") {
-        Some(Engine::Valkey)
-    } else if info.text("server_threads").is_some() {
-        Some(Engine::KeyDB)
-    } else {
-        info.text("redis_version").map(|_| Engine::Redis)
-    }
+    let later = [(Engine::KeyDB, "server_threads"), (Engine::Redis, "redis_version")];
+    let mut fields = VERSION_FIELDS.into_iter().chain(later);
+    fields.find(|(_, field)| info.text(field).is_some()).map(|(engine, _)| engine)
 }
 
 /// The server's own account of itself. `run_id` is what identifies its process
@@ -27,7 +25,7 @@ pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> Serve
     let engine = detect_engine(info);
     ServerTruth {
         engine,
-        version: version(info, engine),
+        version: version(info),
         threads: threads(info, engine, io_threads),
         io_interface: info.text("multiplexing_api").map(str::to_owned),
         max_memory_bytes: info.number("maxmemory"),
@@ -45,7 +43,7 @@ pub enum Identity {
     /// An id that the process drew when it started.
     Drawn(String),
     /// No id in INFO: its number, and the seconds that it has
-    /// run. The number alone is no identity: in a container it is the same after a
+    /// run. The number alone does not identify it: in a container it is the same after a
     /// restart. [`started_as`] makes one of both.
     Started {
         process: u32,
@@ -53,24 +51,19 @@ pub enum Identity {
         uptime_seconds: u64,
     },
     /// The server reports nothing that a restart would change.
-    Untold,
+    Unknown,
 }
 
 /// What distinguishes the server's process from the one before it: each engine has its own
-/// way. Dragonfly has no id of its own (its replication id is, on a replica, the
+/// way. Dragonfly has no such id (its replication id is, on a replica, the
 /// primary's); all the others draw a `run_id` at every start.
 pub fn identity(info: &Info) -> Identity {
-    let drawn = match detect_engine(info) {
-        Some(Engine::Dragonfly) => None,
-        Some(Engine::Redis | Engine::Valkey | Engine::KeyDB | Engine::Garnet | Engine::Custom) | None => {
-            info.text("run_id")
-        }
-    };
+    let drawn = info.text("run_id").filter(|_| detect_engine(info) != Some(Engine::Dragonfly));
     let started = || {
         let (process, uptime_seconds) = info.number("process_id").zip(info.number("uptime_in_seconds"))?;
         Some(Identity::Started { process, uptime_seconds })
     };
-    drawn.map(|id| Identity::Drawn(id.to_owned())).or_else(started).unwrap_or(Identity::Untold)
+    drawn.map(|id| Identity::Drawn(id.to_owned())).or_else(started).unwrap_or(Identity::Unknown)
 }
 
 /// Identifies a process by its number and the second of its start (Unix time), in the
@@ -79,14 +72,9 @@ pub fn started_as(process: u32, started_unix_seconds: u64) -> String {
     format!("{process}@{started_unix_seconds}")
 }
 
-fn version(info: &Info, engine: Option<Engine>) -> String {
-    let field = match engine {
-        Some(Engine::Dragonfly) => "dragonfly_version",
-        Some(Engine::Garnet) => "garnet_version",
-        Some(Engine::Valkey) => "valkey_version",
-        Some(Engine::KeyDB | Engine::Redis | Engine::Custom) | None => "redis_version",
-    };
-    let written = info.text(field).or_else(|| info.text("redis_version")).unwrap_or_default();
+fn version(info: &Info) -> String {
+    let mut fields = VERSION_FIELDS.iter().map(|(_, field)| *field).chain(["redis_version"]);
+    let written = fields.find_map(|field| info.text(field)).unwrap_or_default();
     // Dragonfly writes df-v1.40.1.
     written.trim_start_matches("df-").trim_start_matches('v').to_owned()
 }
@@ -107,7 +95,7 @@ mod tests {
     const DRAGONFLY: &str = include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt");
 
     #[test]
-    fn dragonfly_tells_its_own_version_and_threads() {
+    fn dragonfly_reports_its_own_version_and_threads() {
         let truth = read_truth(&Info::parse(DRAGONFLY), "7@1".into(), Some(9));
         assert_eq!(truth.engine, Some(Engine::Dragonfly));
         assert_eq!((truth.version.as_str(), truth.threads), ("1.40.1", Some(2)));
@@ -120,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_engines_process_is_told_by_what_a_restart_changes() {
+    fn every_engines_process_is_identified_by_what_a_restart_changes() {
         let drawn = |id: &str| Identity::Drawn(id.to_owned());
         let started = |process, uptime_seconds| Identity::Started { process, uptime_seconds };
         // A replica's replication id is its primary's, and a container's process number never changes.
@@ -150,14 +138,14 @@ mod tests {
             ("a replica of Dragonfly", replica, started(1, 9)),
             ("an unknown server with an id", "run_id:e\nprocess_id:1\nuptime_in_seconds:9", drawn("e")),
             ("an unknown server", "process_id:1\nuptime_in_seconds:9", started(1, 9)),
-            ("a server that reports no uptime", "process_id:1", Identity::Untold),
+            ("a server that reports no uptime", "process_id:1", Identity::Unknown),
         ] {
             assert_eq!(identity(&Info::parse(info)), expected, "{sentence}");
         }
     }
 
     #[test]
-    fn every_engine_is_told_by_its_own_field() {
+    fn every_engine_is_detected_by_its_own_field() {
         for (text, engine, version, threads) in [
             (
                 "redis_version:7.2.4\nvalkey_version:8.1.1\nserver_name:valkey",
@@ -178,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn something_that_is_no_known_engine_stays_unnamed() {
+    fn an_unknown_engine_stays_unnamed() {
         assert_eq!(read_truth(&Info::parse("hello:world"), String::new(), None).engine, None);
     }
 

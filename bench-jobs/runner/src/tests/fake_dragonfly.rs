@@ -1,4 +1,4 @@
-//! A server as Dragonfly shows itself to those who ask who it is. For tests.
+//! A server that identifies itself as Dragonfly does. For tests.
 
 use std::{
     io::{BufRead, BufReader, Write as _},
@@ -31,11 +31,11 @@ impl FakeDragonfly {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let started = Arc::new(AtomicU64::new(now().as_secs() - seconds));
-        let told = Arc::clone(&started);
+        let start = Arc::clone(&started);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let told = Arc::clone(&told);
-                thread::spawn(move || serve(&stream.unwrap(), &told));
+                let start = Arc::clone(&start);
+                thread::spawn(move || serve(&stream.unwrap(), &start));
             }
         });
         Self { address, started }

@@ -2,6 +2,7 @@
 
 use crate::tools::adapter::{Ended, Exit, LaunchContext};
 use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_parsers::Capture;
 use dragstrip_results::protocol::{JobSpec, JobTarget, JobTool};
 use std::{path::Path, time::Duration};
 
@@ -67,9 +68,7 @@ pub fn ended(code: Option<i32>, signal: Option<i32>) -> Ended {
         wall: Duration::from_secs(5),
         active: Duration::from_secs(5),
         last_lines: vec!["the last line".into()],
-        stdout: String::new(),
-        stdout_cut: false,
-        stderr: String::new(),
-        stderr_cut: false,
+        stdout: Capture::default(),
+        stderr: Capture::default(),
     }
 }

@@ -2,15 +2,18 @@
 //! output says, and what its files mean. Pure: an adapter opens no connection
 //! and starts no process; the runner does that and hands over what it got.
 
-use crate::server::tls_files::TlsFiles;
+use crate::frame::failure::failure;
 use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
+use dragstrip_loadgen::wire::tls::TlsOptions;
+use dragstrip_parsers::Capture;
 use dragstrip_results::{
     histogram::EncodedHistogram,
     live::LatencyCounts,
     protocol::{JobSpec, JobTool},
-    result::{Failure, OperationResult, Presence, ToolRecord, WorkerRecord},
+    result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
     usage::ThreadUsage,
 };
+use nix::sys::signal::Signal;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// What the runner found out before the tool is started.
@@ -25,7 +28,7 @@ pub struct LaunchContext {
     /// The target's password.
     pub password: Option<String>,
     /// How to encrypt connections; plain ones when absent.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsOptions>,
     /// An empty, writable directory for the tool's files.
     pub output_directory: PathBuf,
     /// The start line, in nanoseconds of Unix time by this pod's clock, for
@@ -36,15 +39,6 @@ pub struct LaunchContext {
     /// Where the runner listens for the latencies that the tool sends while it runs,
     /// a UDP port of the loopback device.
     pub statsd_port: Option<u16>,
-}
-
-/// The signal that ends the tool early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopSignal {
-    /// SIGINT: memtier writes its result on it, and on nothing else.
-    Interrupt,
-    /// SIGTERM.
-    Terminate,
 }
 
 /// A command to start.
@@ -58,8 +52,8 @@ pub struct Launch {
     pub input: Option<String>,
     /// Environment variables to add.
     pub environment: Vec<(String, String)>,
-    /// How to ask it to end.
-    pub stop_signal: StopSignal,
+    /// The signal that makes it end and write its result.
+    pub stop_signal: Signal,
     /// How long it may take to end after that before it is killed.
     pub stop_grace: Duration,
     /// Start it this long before the start line, because it connects first and waits by itself.
@@ -90,13 +84,13 @@ pub struct Exit {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Whether the runner ended it because the pod had to stop.
+    /// Whether the runner ended it because the pod must stop.
     pub interrupted: bool,
     /// Whether the watchdog had to end it.
     pub watchdog: bool,
 }
 
-/// The tool's whole run, as the runner saw it from outside.
+/// The tool's complete run, as the runner saw it from outside.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// How it ended.
@@ -109,14 +103,23 @@ pub struct Ended {
     pub active: Duration,
     /// The last lines it wrote to stdout and stderr, secrets removed, oldest first.
     pub last_lines: Vec<String>,
-    /// All of stdout, up to 1 MiB, as it was written.
-    pub stdout: String,
-    /// Whether there was more.
-    pub stdout_cut: bool,
-    /// All of stderr, up to 1 MiB, as it was written.
-    pub stderr: String,
-    /// Whether there was more.
-    pub stderr_cut: bool,
+    /// The first MiB of stdout, as it was written.
+    pub stdout: Capture,
+    /// The first MiB of stderr, as it was written.
+    pub stderr: Capture,
+}
+
+impl Ended {
+    /// A failure of this run, with how the tool ended and what it wrote last.
+    pub fn failure(&self, step: FailureStep, message: impl Into<String>) -> Failure {
+        self.explain(failure(step, message))
+    }
+
+    /// `failure` with how the tool ended and what it wrote last.
+    pub fn explain(&self, failure: Failure) -> Failure {
+        let Exit { code, signal, .. } = self.exit;
+        Failure { exit_code: code, signal, last_lines: self.last_lines.clone(), ..failure }
+    }
 }
 
 /// What a tool measured.
@@ -128,7 +131,7 @@ pub struct Measured {
     pub operations: Vec<OperationResult>,
     /// Error replies by first word.
     pub errors: BTreeMap<String, u64>,
-    /// Operations per whole second since the load began; empty where the tool does not report them.
+    /// Operations in each second since the load began; empty where the tool does not report them.
     pub per_second: Vec<u64>,
     /// The load's window by the tool's monotonic clock, where it has one:
     /// start in nanoseconds of Unix time, and length in seconds.
@@ -156,7 +159,7 @@ pub struct Measured {
     pub notes: Vec<String>,
 }
 
-/// A measurement that must not be used, and what could be read of it all the same.
+/// A measurement that must not be used, and the part of it that could be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rejected {
     /// Why.
@@ -165,29 +168,10 @@ pub struct Rejected {
     pub partial: Option<Measured>,
 }
 
-/// A question for the tool's version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionQuery {
-    /// Program, looked up on PATH when it holds no slash.
-    pub program: String,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-}
-
-/// A run of the tool before the start line, whose numbers count nowhere.
-pub struct Warmup {
-    /// Its own adapter.
-    pub adapter: Box<dyn Adapter>,
-    /// What it is launched with.
-    pub context: LaunchContext,
-    /// How long it is to run.
-    pub duration: Duration,
-}
-
 /// One tool's adapter.
 pub trait Adapter: Send {
-    /// How to ask the tool's version, where what it takes depends on that.
-    fn version_query(&self) -> Option<VersionQuery> {
+    /// The program to run with `--version`, where what the tool takes depends on that.
+    fn versioned_program(&self) -> Option<&'static str> {
         None
     }
 
@@ -202,9 +186,9 @@ pub trait Adapter: Send {
         Ok(())
     }
 
-    /// The tool's run before the start line, where the job declares a warm-up
-    /// that the tool cannot do by itself.
-    fn warmup(&self, _job: &JobSpec, _context: &LaunchContext) -> Option<Warmup> {
+    /// The tool with the options of a warm-up before the start line, and how long that is to
+    /// run, where the job declares a warm-up that the tool cannot do by itself.
+    fn warmup(&self, _job: &JobSpec) -> Option<(JobTool, Duration)> {
         None
     }
 

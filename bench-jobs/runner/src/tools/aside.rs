@@ -2,9 +2,9 @@
 //! to print its version. Touches processes.
 
 use crate::tools::{
-    adapter::{Ended, Exit, Launch, Progress, VersionQuery},
+    adapter::{Adapter, Ended, Exit, Launch, Progress},
     output::Redactor,
-    process::{Listener, ProcessError, Tool},
+    process::{ProcessError, Tool},
 };
 use dragstrip_results::protocol::{JOB_VARIABLE, PASSWORD_VARIABLE};
 use std::{
@@ -28,16 +28,16 @@ pub enum AsideError {
 }
 
 /// Runs the tool; ends it when it takes longer than `bound`, as a watchdog does.
-pub async fn run<L: Listener>(
+pub async fn run(
     launch: &Launch,
     directory: &Path,
-    listener: L,
+    adapter: Box<dyn Adapter>,
     redactor: Redactor,
     bound: Option<Duration>,
     on_progress: impl FnMut(Progress) + Send + 'static,
-) -> Result<(Ended, L), AsideError> {
+) -> Result<(Ended, Box<dyn Adapter>), AsideError> {
     let started = Instant::now();
-    let mut tool = Tool::start(launch, directory, listener, redactor, on_progress)?;
+    let mut tool = Tool::start(launch, directory, adapter, redactor, on_progress)?;
     let ended = match bound {
         Some(bound) => timeout(bound, tool.ended()).await.ok(),
         None => Some(tool.ended().await),
@@ -50,13 +50,13 @@ pub async fn run<L: Listener>(
     .map_err(AsideError::Wait)?;
     let wall = started.elapsed();
     let exit = Exit { code: status.code(), signal: status.signal(), interrupted: false, watchdog };
-    Ok(tool.written().await?.ended(exit, wall, wall))
+    Ok(tool.written(exit, wall, wall).await?)
 }
 
 /// What a program prints when it is run for its version, both streams one after the other.
-pub async fn version(query: &VersionQuery) -> io::Result<String> {
-    let mut command = Command::new(&query.program);
-    command.args(&query.arguments).stdin(Stdio::null()).kill_on_drop(true);
+pub async fn version(program: &str) -> io::Result<String> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
     // The job holds the token.
     command.env_remove(JOB_VARIABLE).env_remove(PASSWORD_VARIABLE);
     let output = timeout(VERSION_TIMEOUT, command.output()).await.unwrap_or_else(|_| {

@@ -5,7 +5,7 @@ mod arguments;
 mod report;
 
 use crate::tools::{
-    adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+    adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected},
     ours::{explained, progress, progress_detail, unread},
 };
 use arguments::REPORT_NAME;
@@ -18,6 +18,7 @@ use dragstrip_results::{
     protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
 };
+use nix::sys::signal::Signal;
 use report::{OperationReport, Report, RunStatus};
 use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 
@@ -61,7 +62,7 @@ impl Adapter for BullmqAdapter {
             arguments: arguments::arguments(&self.spec, job, context),
             input: None,
             environment: password.chain([progress_detail()]).collect(),
-            stop_signal: StopSignal::Terminate,
+            stop_signal: Signal::SIGTERM,
             stop_grace: STOP_GRACE,
             lead: self.spec.head_start(),
         }
@@ -215,7 +216,7 @@ fn agree(operation: &OperationReport, account: &'static str, other: u64) -> Resu
     Err(ReportError::Contradiction { operation: operation.operation.clone(), count, account, other })
 }
 
-/// The rates that differ from what the window says: over the asked-for
+/// The rates that differ from what the window says: over the declared
 /// duration, as the published tool divides. None for a job that did nothing,
 /// which must not look like a measurement.
 fn metrics(report: &Report) -> Vec<Metric> {

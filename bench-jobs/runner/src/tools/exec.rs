@@ -5,10 +5,7 @@
 mod expand;
 mod outputs;
 
-use crate::{
-    frame::failure::failure,
-    tools::adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
-};
+use crate::tools::adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
 use dragstrip_crds::{
     measured::LatencySummary,
     workload::{ExecSpec, ParserSpec},
@@ -16,17 +13,18 @@ use dragstrip_crds::{
 use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
 use dragstrip_results::{
     protocol::JobSpec,
-    result::{Failure, FailureStep, OperationResult, ToolRecord},
+    result::{FailureStep, OperationResult, ToolRecord},
 };
 use expand::Values;
+use nix::sys::signal::Signal;
 use std::time::Duration;
 
-/// How long the tool may take to end once asked to.
+/// How long the tool may take to end after its stop signal.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Characters of a tool's line in a message.
 const LONGEST_LINE: usize = 200;
 
-/// The adapter of a tool of somebody's own.
+/// The adapter of any other tool.
 #[derive(Debug, Clone)]
 pub struct ExecAdapter {
     spec: ExecSpec,
@@ -59,25 +57,18 @@ impl Adapter for ExecAdapter {
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         let values = Values::of(job, context);
-        let mut words = self
-            .spec
-            .command
-            .iter()
-            .chain(&self.spec.args)
-            .map(|word| values.expand(word))
-            .collect::<Vec<_>>();
-        let program = if words.is_empty() { String::new() } else { words.remove(0) };
+        let mut words = self.spec.command.iter().chain(&self.spec.args).map(|word| values.expand(word));
         // Values from references are in the container's environment already.
         let declared =
             self.spec.env.iter().filter_map(|variable| {
                 Some((variable.name.clone(), values.expand(variable.value.as_deref()?)))
             });
         Launch {
-            program,
-            arguments: words,
+            program: words.next().unwrap_or_default(),
+            arguments: words.collect(),
             input: None,
             environment: values.variables().chain(declared).collect(),
-            stop_signal: StopSignal::Terminate,
+            stop_signal: Signal::SIGTERM,
             stop_grace: STOP_GRACE,
             lead: Duration::ZERO,
         }
@@ -93,11 +84,9 @@ impl Adapter for ExecAdapter {
         context: &LaunchContext,
         ended: &Ended,
     ) -> Result<Measured, Box<Rejected>> {
-        let refuse = |step, message: String| Failure {
-            exit_code: ended.exit.code,
-            signal: ended.exit.signal,
-            last_lines: ended.last_lines.clone(),
-            ..failure(step, with_last_line(message, ended))
+        let refuse = |step, message: String, partial| {
+            let failure = ended.failure(step, with_last_line(message, ended));
+            Err(Box::new(Rejected { failure, partial }))
         };
         let read = outputs::read(&self.spec.parser, context, ended);
         let parsed = read.and_then(|outputs| {
@@ -109,19 +98,15 @@ impl Adapter for ExecAdapter {
         let own_window = !matches!(self.spec.parser, ParserSpec::MemtierJson(_));
         let measured = parsed.map(|parsed| measured(parsed, tool, context, own_window));
         if let Some(message) = self.bad_exit(ended) {
-            let failure = refuse(FailureStep::Tool, message);
-            return Err(Box::new(Rejected { failure, partial: measured.ok() }));
+            return refuse(FailureStep::Tool, message, measured.ok());
         }
         match (measured, incomplete) {
             (Ok(measured), None) => Ok(measured),
             (Ok(measured), Some(why)) => {
-                let failure = refuse(FailureStep::Output, format!("the tool's output is incomplete: {why}"));
-                Err(Box::new(Rejected { failure, partial: Some(measured) }))
+                let message = format!("the tool's output is incomplete: {why}");
+                refuse(FailureStep::Output, message, Some(measured))
             }
-            (Err(message), _) => {
-                let failure = refuse(FailureStep::Output, message);
-                Err(Box::new(Rejected { failure, partial: None }))
-            }
+            (Err(message), _) => refuse(FailureStep::Output, message, None),
         }
     }
 }
@@ -176,7 +161,7 @@ fn with_last_line(message: String, ended: &Ended) -> String {
     }
 }
 
-/// The tool's own rate of everything. Rates of operations that ran one after the other are no sum.
+/// The tool's own rate of everything. Rates of operations that ran one after the other have no sum.
 fn total_rate(parsed: &Parsed) -> Option<f64> {
     let summed = parsed.together || parsed.operations.len() == 1;
     let rates = parsed.operations.iter().map(|operation| operation.operations_per_second);
@@ -187,7 +172,7 @@ fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// Operations of all kinds, where every count is known.
+/// Operations of all kinds, if every operation has a count.
 fn counted(parsed: &Parsed) -> Option<u64> {
     let counts: Option<Vec<u64>> = parsed.operations.iter().map(|operation| operation.count).collect();
     counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())

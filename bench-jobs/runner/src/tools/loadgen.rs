@@ -1,4 +1,4 @@
-//! The adapter of Dragstrip's own load generators: the one with a client of its own, and the one
+//! The adapter of Dragstrip's load generators: the one with its own client, and the one
 //! that measures client libraries. Touches the report file and nothing else.
 
 mod measured;
@@ -7,7 +7,7 @@ pub(crate) mod specification;
 use crate::{
     frame::install::{CLIENTS_NAME, LOADGEN_NAME},
     tools::{
-        adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+        adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected},
         ours::{explained, progress, unread},
     },
 };
@@ -18,6 +18,7 @@ use dragstrip_results::{
     result::{Failure, FailureStep},
 };
 use measured::ReportError;
+use nix::sys::signal::Signal;
 use specification::REPORT_NAME;
 use std::{fs, path::Path, time::Duration};
 
@@ -76,7 +77,7 @@ impl Adapter for LoadgenAdapter {
                 return Err(Box::new(Rejected { failure: unread(NAME, &error, ended), partial: None }));
             }
         };
-        // The document stands where the command line has a file's name.
+        // The document takes the place of the file's name.
         let arguments = vec!["run".to_owned(), self.document(job, context).unwrap_or_default()];
         let measured = match measured::measured(&self.spec, &report, arguments, ended) {
             Ok(measured) => measured,
@@ -110,7 +111,7 @@ pub(crate) fn launch(program: &str, document: String, context: &LaunchContext, l
         arguments: ["run", "-"].map(str::to_owned).to_vec(),
         input: Some(document),
         environment: password.collect(),
-        stop_signal: StopSignal::Terminate,
+        stop_signal: Signal::SIGTERM,
         stop_grace: STOP_GRACE,
         lead,
     }
@@ -122,7 +123,7 @@ pub(crate) fn read_report(directory: &Path) -> Result<Report, ReportError> {
     Report::from_json(&text).map_err(ReportError::Decode)
 }
 
-/// The failure that a readable report stands for, if any.
+/// The failure that a readable report shows, if any.
 pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     let refuse = |step, message| Some(explained(step, message, ended));
     if let Some(failure) = &report.failure {

@@ -10,15 +10,13 @@ mod judge;
 mod progress;
 mod version;
 
-use crate::tools::adapter::{
-    self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, VersionQuery, Warmup,
-};
+use crate::tools::adapter::{self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
 use dragstrip_crds::{units::Period, workload::MemtierSpec};
-use dragstrip_results::protocol::JobSpec;
+use dragstrip_results::protocol::{JobSpec, JobTool};
 pub use progress::Observed;
 use std::time::Duration;
 
-/// Most connections with which it is asked to send its latencies: it merges the histograms
+/// Most connections with which it sends its latencies: it merges the histograms
 /// of all of them once a second, which takes it 7 us each, and may have 3 ms of a second.
 const MOST_SENDING: i64 = 400;
 
@@ -38,16 +36,15 @@ impl MemtierAdapter {
 }
 
 impl Adapter for MemtierAdapter {
-    fn version_query(&self) -> Option<VersionQuery> {
-        let arguments = vec!["--version".to_owned()];
-        Some(VersionQuery { program: arguments::PROGRAM.to_owned(), arguments })
+    fn versioned_program(&self) -> Option<&'static str> {
+        Some(arguments::PROGRAM)
     }
 
     fn version(&self, answer: &str) -> Option<String> {
         version::printed(answer).map(str::to_owned)
     }
 
-    /// A build that prints no version may be somebody's own, and is accepted.
+    /// A build that prints no version may be a user's own, and is accepted.
     fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
         if let Some(refusal) = arguments::impossible(&self.spec, job, context) {
             return Err(refusal);
@@ -55,26 +52,24 @@ impl Adapter for MemtierAdapter {
         context.tool_version.as_deref().map_or(Ok(()), version::check)
     }
 
-    /// memtier cannot leave a part of its run out of its result, so that the
-    /// warm-up is a run of its own.
-    fn warmup(&self, job: &JobSpec, context: &LaunchContext) -> Option<Warmup> {
-        let duration = whole_seconds(adapter::warmup(job));
-        if duration.is_zero() {
+    /// memtier cannot leave a part of its run out of its result, so the
+    /// warm-up is a separate run.
+    fn warmup(&self, job: &JobSpec) -> Option<(JobTool, Duration)> {
+        let seconds = arguments::whole_seconds(adapter::warmup(job));
+        if seconds == 0 {
             return None;
         }
         let spec = MemtierSpec {
             // Whole seconds are a period in every case.
-            test_time: format!("{}s", duration.as_secs()).parse::<Period>().ok(),
+            test_time: format!("{seconds}s").parse::<Period>().ok(),
             requests_per_connection: None,
             ..self.spec.clone()
         };
-        let output_directory = context.output_directory.join("warmup");
-        let context = LaunchContext { output_directory, ..context.clone() };
-        Some(Warmup { adapter: Box::new(Self::new(spec)), context, duration })
+        Some((JobTool::Memtier(spec), Duration::from_secs(seconds)))
     }
 
     fn sends_latencies(&self, context: &LaunchContext) -> bool {
-        // A user who sends them elsewhere wants them there.
+        // The user may send them elsewhere.
         let elsewhere = self.spec.extra_args.iter().any(|argument| argument.starts_with("--statsd-"));
         let connections = i64::from(self.spec.threads) * i64::from(self.spec.connections_per_thread);
         !elsewhere
@@ -98,11 +93,6 @@ impl Adapter for MemtierAdapter {
     ) -> Result<Measured, Box<Rejected>> {
         judge::judge(&self.spec, &self.observed, job, context, ended)
     }
-}
-
-/// memtier takes whole seconds; never less than declared.
-fn whole_seconds(duration: Duration) -> Duration {
-    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
 #[cfg(test)]
@@ -130,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn where_latencies_go_is_no_part_of_what_a_result_keeps() {
+    fn the_port_for_latencies_is_not_among_the_stored_arguments() {
         let job = fixtures::job(1, r#"{"memtier": {"testTime": "5s"}}"#);
         let context = LaunchContext { statsd_port: Some(4711), ..fixtures::context(0, Path::new("/out")) };
         let spec: MemtierSpec = serde_json::from_str(r#"{"testTime": "5s"}"#).unwrap();
@@ -139,6 +129,6 @@ mod tests {
             launch.starts_with("--statsd-host 127.0.0.1 --statsd-port 4711 --graphite-port 4711 --server "),
             "{launch}"
         );
-        assert!(!arguments::redacted_arguments(&spec, &job, &context).join(" ").contains("4711"));
+        assert!(!arguments::arguments(&spec, &job, &context).join(" ").contains("4711"));
     }
 }

@@ -1,10 +1,7 @@
 //! What Dragstrip's own tools, the load generator and the BullMQ job, have in
 //! common: the form of their progress lines, and what their end means. Pure.
 
-use crate::{
-    frame::failure::failure,
-    tools::adapter::{Ended, Progress},
-};
+use crate::tools::adapter::{Ended, Progress};
 use dragstrip_results::{
     live::LatencyCounts,
     protocol::PROGRESS_DETAIL_VARIABLE,
@@ -53,26 +50,24 @@ const UNDECLARED_KEY: &str = "Dragonfly refuses scripts that touch undeclared ke
      of the Datastore (--lock_on_hashtags) where queue names or the prefix are in braces, else \
      dragonfly.allowUndeclaredKeys (--default_lua_flags=allow-undeclared-keys)";
 
-/// Whether a line is of a JavaScript stack, which says nothing to who runs the tool.
+/// Whether a line is from a JavaScript stack, which does not help the user of the tool.
 fn of_a_stack(line: &str) -> bool {
     let Some(place) = line.trim_start().strip_prefix("at ") else { return false };
     place.ends_with(')') || place.rsplit(':').take(2).all(|number| number.parse::<u32>().is_ok())
 }
 
-/// A failure with how the tool ended and its last words, and with the remedy where one is known.
+/// A failure with how the tool ended and its last words, and with the remedy if there is one.
 pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
-    let said = if message.lines().any(of_a_stack) {
-        message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n")
-    } else {
-        message
-    };
+    let said = message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n");
     let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
-    let undeclared = |line: &str| line.contains("undeclared key");
-    let known = undeclared(&said) || last_lines.iter().any(|line| undeclared(line));
+    let undeclared = last_lines.iter().chain([&said]).any(|line| line.contains("undeclared key"));
     // The BullMQ job names the remedy itself.
-    let message =
-        if known && !said.contains("lockOnHashtags") { format!("{said}. {UNDECLARED_KEY}") } else { said };
-    Failure { exit_code: ended.exit.code, signal: ended.exit.signal, last_lines, ..failure(step, message) }
+    let message = if undeclared && !said.contains("lockOnHashtags") {
+        format!("{said}. {UNDECLARED_KEY}")
+    } else {
+        said
+    };
+    Failure { last_lines, ..ended.failure(step, message) }
 }
 
 #[cfg(test)]
@@ -83,7 +78,7 @@ mod tests {
     const REFUSED: &str = "ERR Error running script (call to 4522f1a2): @user_script:2: -ERR script tried accessing undeclared key, key: bull:q:x";
 
     #[test]
-    fn what_dragonfly_refuses_of_a_script_is_told_with_the_field_to_set() {
+    fn a_script_that_dragonfly_refuses_is_reported_with_the_field_to_set() {
         let in_message = explained(FailureStep::ErrorReplies, REFUSED.into(), &ended(Some(10), None));
         let mut run = ended(Some(10), None);
         run.last_lines = vec![REFUSED.to_owned()];

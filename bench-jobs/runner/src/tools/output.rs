@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_lines_are_kept() {
+    fn only_the_last_lines_are_stored() {
         let mut tail = Tail::default();
         (0..100).for_each(|number| tail.push(number.to_string()));
         let lines = tail.into_lines();

@@ -2,7 +2,7 @@
 
 use crate::table::{BAD, GOOD};
 use dragstrip_crds::{datastore::ServerProtocol, workload::MemtierSpec};
-use dragstrip_parsers::memtier::report::Report;
+use dragstrip_parsers::{Capture, memtier::report::Report};
 use dragstrip_results::{
     protocol::{JobSpec, JobTarget, JobTool},
     result::FailureStep,
@@ -52,10 +52,8 @@ impl Case {
             wall,
             active: wall,
             last_lines: stderr.lines().rev().take(3).map(str::to_owned).collect(),
-            stdout: self.file("stdout.txt"),
-            stdout_cut: false,
-            stderr: String::new(),
-            stderr_cut: false,
+            stdout: Capture::complete(self.file("stdout.txt")),
+            stderr: Capture::default(),
         }
     }
 

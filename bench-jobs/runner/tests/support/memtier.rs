@@ -21,9 +21,9 @@ pub fn program(test: &str) -> Option<PathBuf> {
     let program = env::var_os(PROGRAM_VARIABLE).map(PathBuf::from).or_else(on_path);
     if program.is_none() {
         // Past the capture of a test that passes, which eprintln! goes into.
-        let told = format!("\nNOT RUN: {test}: no memtier_benchmark on PATH, nor in {PROGRAM_VARIABLE}");
+        let notice = format!("\nNOT RUN: {test}: no memtier_benchmark on PATH, nor in {PROGRAM_VARIABLE}");
         #[allow(clippy::explicit_write)]
-        writeln!(std::io::stderr(), "{told}").unwrap();
+        writeln!(std::io::stderr(), "{notice}").unwrap();
     }
     program
 }

@@ -5,7 +5,7 @@ use crate::{
     signing::{operator, public_key, sign},
 };
 use dragstrip_results::{
-    protocol::{ClockReading, RunnerState, START_PATH, StartCommand},
+    protocol::{ClockOffset, ClockReading, RunnerState, START_PATH, StartCommand},
     result::{LOG_MARKER, PodResult},
     signing::{AgentRequest, SigningKey},
 };
@@ -38,7 +38,7 @@ pub fn job(port: u16, tool: &Value) -> Value {
     })
 }
 
-/// Set by who tests the whole workspace, which builds the load generator too.
+/// Set for tests of the complete workspace, which build the load generator too.
 /// Building it alone chooses other features of its dependencies, and compiles
 /// them all once more.
 const LOADGEN_IS_BUILT: &str = "DRAGSTRIP_LOADGEN_IS_BUILT";
@@ -290,7 +290,8 @@ impl Finished {
 pub fn start_in(wait: Duration) -> StartCommand {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
-    StartCommand { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }
+    let clock = ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 };
+    StartCommand { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock }
 }
 
 /// Whether a process exists, and is not just waiting to be collected.

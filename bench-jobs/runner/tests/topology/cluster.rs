@@ -162,7 +162,7 @@ async fn an_empty_cluster_of_another_layout_is_made_anew_and_one_with_data_is_no
 }
 
 #[tokio::test]
-async fn a_server_out_of_cluster_mode_is_told() {
+async fn a_server_out_of_cluster_mode_is_reported() {
     let port = ports(1)[0];
     let _server = Shard::start(port, &[]);
     let observer = Observer::start(port, 1, "", None);

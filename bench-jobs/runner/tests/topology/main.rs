@@ -1,4 +1,4 @@
-//! Joining servers as a whole: the real observer, real redis-servers, and what
+//! Joining servers: the real observer, real redis-servers, and what
 //! befalls them.
 
 // A helper of a test is a test too, which clippy cannot see.

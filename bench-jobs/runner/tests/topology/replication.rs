@@ -72,12 +72,12 @@ async fn a_replica_that_restarted_follows_again() {
     assert_eq!(
         changes,
         [format!("127.0.0.1:{}: REPLICAOF 127.0.0.1 {port}", servers[2].port)],
-        "only the restarted one is told anything"
+        "only the restarted one gets a command"
     );
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_without_telling_it() {
+async fn a_wrong_password_is_reported_but_not_shown() {
     let (servers, _, command) = start().await;
     let observer = Observer::start(servers[0].port, 1, "another-password", None);
     let state = observer.join(&command).await.unwrap();

@@ -252,7 +252,8 @@ async fn a_user_who_can_read_objects_cannot_command_servers_or_clients() -> Resu
         let run = env.api::<BenchmarkRun>().get("endless").await?;
         let job = pod.labels().get("batch.kubernetes.io/job-name").context("no Job")?.clone();
         let token = format!("{}/{job}", run.uid().context("no uid")?);
-        let start = json!({"startAtUnixNanos": 0, "sentAtUnixNanos": 0});
+        let start = json!({"startAtUnixNanos": 0, "sentAtUnixNanos": 0,
+            "clock": {"offsetNanos": 0, "uncertaintyNanos": 0}});
         let reported = command(&format!("{}:9181", ip(&pod)?), "/v1/start", &token, &start).await?;
         says(&reported, &["403", "must be signed by the operator"])?;
         env.change::<BenchmarkRun>("endless", json!({"spec": {"cancel": true}})).await?;

@@ -29,7 +29,7 @@ fn sample(at_seconds: f64, servers: Vec<ServerSample>) -> Sample {
 fn samples(taken: Vec<Sample>) -> Samples {
     let mut samples = Samples::default();
     for sample in taken {
-        samples.keep(sample);
+        samples.push(sample);
     }
     samples
 }
@@ -39,7 +39,7 @@ fn window(from: i64, to: i64) -> UsageWindow {
 }
 
 /// One server with one thread, which is busy from second 10 to second 20 and idle else;
-/// sampled 0.1 s after each whole second.
+/// sampled 0.1 s after each full second.
 fn busy_for_ten_seconds() -> Samples {
     let of = |second: u32| {
         let at = f64::from(second) + 0.1;
@@ -54,7 +54,7 @@ fn near(left: f64, right: f64) {
 }
 
 #[test]
-fn a_thread_that_is_busy_all_the_window_is_told_as_such() {
+fn a_thread_that_is_busy_in_all_of_the_window_is_reported_so() {
     let used = busy_for_ten_seconds().usage(&[6379], &window(10 * SECOND, 20 * SECOND)).unwrap();
     let [ServerUsage { server, node: None, usage }] = &used[..] else { panic!("not one server: {used:?}") };
     assert_eq!(server, "6379");
@@ -67,7 +67,7 @@ fn a_thread_that_is_busy_all_the_window_is_told_as_such() {
 }
 
 #[test]
-fn a_window_between_two_samples_is_told_by_those_around_it() {
+fn a_window_between_two_samples_is_described_by_those_around_it() {
     let used = busy_for_ten_seconds().usage(&[6379], &window(12_200_000_000, 12_900_000_000)).unwrap();
     near(used[0].usage.seconds, 1.0);
     near(used[0].usage.cpu_seconds, 1.0);
@@ -78,8 +78,8 @@ fn a_window_outside_of_the_samples_is_an_error() {
     let samples = busy_for_ten_seconds();
     for outside in [window(0, 4 * SECOND), window(31 * SECOND, 40 * SECOND), window(28 * SECOND, 60 * SECOND)]
     {
-        let told = samples.usage(&[6379], &outside).unwrap_err();
-        assert_eq!(told, WindowError::Outside { samples: 25 }, "{outside:?}");
+        let error = samples.usage(&[6379], &outside).unwrap_err();
+        assert_eq!(error, WindowError::Outside { samples: 25 }, "{outside:?}");
     }
     assert!(Samples::default().usage(&[6379], &window(0, SECOND)).is_err());
 }
@@ -93,9 +93,9 @@ fn threads_that_begin_or_end_in_the_window_count_with_what_they_did() {
         at(2, vec![times(7, "main", 4.0), times(9, "young", 1.0), times(10, "unseen", 900.0)]),
     ]);
     let used = samples.usage(&[1], &window(0, 2 * SECOND)).unwrap().remove(0).usage;
-    let told: Vec<_> = used.threads.iter().map(|thread| thread.name.as_str()).collect();
-    assert_eq!(told.len(), 4, "{used:?}");
-    assert_eq!(told.last(), Some(&"old"), "the busiest come first: {told:?}");
+    let found: Vec<_> = used.threads.iter().map(|thread| thread.name.as_str()).collect();
+    assert_eq!(found.len(), 4, "{used:?}");
+    assert_eq!(found.last(), Some(&"old"), "the busiest come first: {found:?}");
     let of = |name: &str| used.threads.iter().find(|thread| thread.name == name).unwrap().cpu_seconds;
     for (name, seconds) in [("main", 1.0), ("old", 0.25), ("young", 1.0), ("unseen", 2.0)] {
         near(of(name), seconds);
@@ -110,27 +110,27 @@ fn idle_threads_are_left_out_and_the_busiest_256_are_told() {
     };
     let at = |second, used| sample(f64::from(second), vec![server(7, 0.0, threads(used))]);
     let used = samples(vec![at(0, 0.0), at(10, 9.0)]).usage(&[1], &window(0, 10 * SECOND)).unwrap();
-    let told = &used[0].usage.threads;
-    assert_eq!(told.len(), 256);
-    near(told[0].cpu_seconds, 9.0);
-    assert!(told.iter().all(|thread| thread.name == "busy"), "an idle thread is told of");
+    let found = &used[0].usage.threads;
+    assert_eq!(found.len(), 256);
+    near(found[0].cpu_seconds, 9.0);
+    assert!(found.iter().all(|thread| thread.name == "busy"), "an idle thread is reported");
 }
 
 #[test]
-fn a_server_that_was_restarted_or_not_found_is_told_by_its_port() {
+fn a_server_that_was_restarted_or_not_found_is_named_by_its_port() {
     let at = |second, process| {
         sample(f64::from(second), vec![server(7, 0.0, vec![]), server(process, 0.0, vec![])])
     };
     let restarted = samples(vec![at(0, 8), at(1, 8), at(2, 9)]);
-    let told = restarted.usage(&[7000, 7001], &window(0, 2 * SECOND));
-    assert_eq!(told, Err(WindowError::Restarted(7001)));
+    let found = restarted.usage(&[7000, 7001], &window(0, 2 * SECOND));
+    assert_eq!(found, Err(WindowError::Restarted(7001)));
     let mut gone = vec![at(0, 8), at(1, 8)];
     gone[1].servers[0] = None;
-    let told = samples(gone.clone()).usage(&[7000, 7001], &window(0, SECOND));
-    assert_eq!(told, Err(WindowError::Restarted(7000)));
+    let found = samples(gone.clone()).usage(&[7000, 7001], &window(0, SECOND));
+    assert_eq!(found, Err(WindowError::Restarted(7000)));
     gone[0].servers[0] = None;
-    let told = samples(gone).usage(&[7000, 7001], &window(0, SECOND));
-    assert_eq!(told, Err(WindowError::NotFound(7000)));
+    let found = samples(gone).usage(&[7000, 7001], &window(0, SECOND));
+    assert_eq!(found, Err(WindowError::NotFound(7000)));
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn without_a_cgroup_the_threads_are_the_account() {
 }
 
 #[test]
-fn a_long_measurement_is_kept_in_less_detail() {
+fn a_long_measurement_is_stored_in_less_detail() {
     let mut samples = Samples::default();
     let threads: Vec<Times> = (0..100).map(|id| times(id, "thread", 1.0)).collect();
     let mut at = Duration::ZERO;
     while at < Duration::from_secs(3600) {
         let used = at.as_secs_f64();
-        samples.keep(sample(used, vec![server(7, used, threads.clone())]));
+        samples.push(sample(used, vec![server(7, used, threads.clone())]));
         assert!(samples.taken.len() <= MOST_SAMPLES && samples.readings <= MOST_READINGS);
         at += samples.interval();
     }

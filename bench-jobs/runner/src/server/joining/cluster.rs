@@ -1,29 +1,25 @@
 //! What a cluster of primaries lacks: from how every server sees it to the
-//! commands that mend it. Pure, and the same whether the cluster is new, was
-//! left half made, or lost a server: only what is seen counts.
+//! commands that repair it. Pure, and the same whether the cluster is new, was
+//! left half made, or lost a server: only what the servers report now counts.
 
-use super::{
-    nodes::KnownNode,
-    slots::{SlotRanges, even},
-    step::{Step, Verdict},
+use super::step::{Step, Verdict};
+use crate::server::{
+    nodes::ClusterNode,
+    slots::{self, Slots, even},
 };
 use std::{collections::BTreeSet, net::SocketAddr};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// All servers it knows, itself too.
-    pub nodes: Vec<KnownNode>,
-    /// Whether it says `cluster_state:ok`.
+    pub nodes: Vec<ClusterNode>,
+    /// Whether it reports `cluster_state:ok`.
     pub state_ok: bool,
     pub keys: u64,
 }
 
 impl View {
-    fn myself(&self) -> Option<&KnownNode> {
-        self.nodes.iter().find(|node| node.myself)
-    }
-
-    fn knows(&self, id: &str) -> Option<&KnownNode> {
+    fn find(&self, id: &str) -> Option<&ClusterNode> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
@@ -33,81 +29,62 @@ impl View {
     }
 }
 
-/// One shard: where it is, and how it sees the cluster or why it does not say.
-#[derive(Debug, Clone)]
-pub struct Shard {
-    pub address: SocketAddr,
-    pub view: Result<View, String>,
-}
-
-/// A command about the cluster to the shard with this index.
-fn step(shard: usize, arguments: &[&str]) -> Step {
-    Step::new(shard, "CLUSTER", arguments)
-}
-
-struct Present<'a> {
+/// A shard, and the slots that it is to serve.
+struct Shard<'a> {
     index: usize,
     address: SocketAddr,
     view: &'a View,
-    myself: &'a KnownNode,
-    due: SlotRanges,
+    myself: &'a ClusterNode,
+    due: Slots,
 }
 
-/// What to do about `shards`, which are to share the slots evenly in this sequence.
-pub fn decide(shards: &[Shard]) -> Verdict {
-    let present = match present(shards) {
-        Ok(present) => present,
-        Err(message) => return Verdict::Stuck(message),
-    };
-    if let Some(replica) = present.iter().find(|shard| shard.myself.replica) {
-        return Verdict::Stuck(format!(
-            "{} replicates another server instead of serving slots: delete its pod",
-            replica.address
-        ));
+impl Shard<'_> {
+    /// A command about the cluster to this shard.
+    fn step(&self, arguments: &[&str]) -> Step {
+        let words = std::iter::once(&"CLUSTER").chain(arguments).map(|word| (*word).to_owned());
+        Step { server: self.index, words: words.collect() }
     }
-    if let Some(verdict) = misplaced(&present) {
+}
+
+/// What to do about the servers, which are to share the slots evenly in this sequence.
+pub fn decide(servers: &[(SocketAddr, View)]) -> Verdict {
+    let mut shards = Vec::with_capacity(servers.len());
+    for (index, ((address, view), due)) in servers.iter().zip(even(servers.len())).enumerate() {
+        let Some(myself) = view.nodes.iter().find(|node| node.myself) else {
+            return Verdict::Stuck(format!("{address} does not list itself in CLUSTER NODES"));
+        };
+        if myself.replica {
+            let message =
+                format!("{address} replicates another server instead of serving slots: delete its pod");
+            return Verdict::Stuck(message);
+        }
+        shards.push(Shard { index, address: *address, view, myself, due });
+    }
+    if let Some(verdict) = misplaced(&shards) {
         return verdict;
     }
-    let mut steps = match strangers(&present) {
+    let mut steps = match strangers(&shards) {
         Ok(steps) => steps,
         Err(message) => return Verdict::Wait(message),
     };
-    steps.extend(epochs(&present));
-    steps.extend(free_slots(&present));
-    steps.extend(meetings(&present));
+    steps.extend(epochs(&shards));
+    steps.extend(free_slots(&shards));
+    steps.extend(meetings(&shards));
     if !steps.is_empty() {
         return Verdict::Do(steps);
     }
-    missing(&present).map_or(Verdict::Complete, Verdict::Wait)
-}
-
-fn present(shards: &[Shard]) -> Result<Vec<Present<'_>>, String> {
-    let parts = even(shards.len());
-    let mut found = Vec::with_capacity(shards.len());
-    for (index, (shard, due)) in shards.iter().zip(parts).enumerate() {
-        let view =
-            shard.view.as_ref().map_err(|error| format!("{} does not answer: {error}", shard.address))?;
-        let Some(myself) = view.myself() else {
-            return Err(format!("{} does not know itself in CLUSTER NODES", shard.address));
-        };
-        found.push(Present { index, address: shard.address, view, myself, due });
-    }
-    Ok(found)
+    missing(&shards).map_or(Verdict::Complete, Verdict::Wait)
 }
 
 /// Slots served by another shard than they should be. While there is no key
 /// anywhere, all shards are reset, which only empty servers accept; slots that hold data are never moved.
-fn misplaced(present: &[Present<'_>]) -> Option<Verdict> {
-    let (shard, slots) = present
-        .iter()
-        .map(|shard| (shard, shard.myself.slots.without(&shard.due)))
-        .find(|(_, slots)| !slots.is_empty())?;
-    let keys: u64 = present.iter().map(|shard| shard.view.keys).sum();
+fn misplaced(shards: &[Shard<'_>]) -> Option<Verdict> {
+    let shard = shards.iter().find(|shard| !shard.myself.slots.is_subset(&shard.due))?;
+    let keys: u64 = shards.iter().map(|shard| shard.view.keys).sum();
     if keys == 0 {
-        return Some(Verdict::Do(
-            present.iter().map(|shard| step(shard.index, &["RESET", "HARD"])).collect(),
-        ));
+        return Some(Verdict::Do(shards.iter().map(|shard| shard.step(&["RESET", "HARD"])).collect()));
     }
+    let slots = slots::text(&(&shard.myself.slots - &shard.due));
     Some(Verdict::Stuck(format!(
         "{} serves slots {slots}, which are another shard's, and the cluster holds {keys} keys: slots that hold data are never moved; remove the keys, or delete the Datastore and create it again",
         shard.address
@@ -117,67 +94,63 @@ fn misplaced(present: &[Present<'_>]) -> Option<Verdict> {
 /// Servers that a shard knows and that are not shards: the former
 /// selves of restarted ones, and those that are gone. One that still lives is
 /// waited for.
-fn strangers(present: &[Present<'_>]) -> Result<Vec<Step>, String> {
-    let ids: BTreeSet<&str> = present.iter().map(|shard| shard.myself.id.as_str()).collect();
-    let addresses: BTreeSet<SocketAddr> = present.iter().map(|shard| shard.address).collect();
+fn strangers(shards: &[Shard<'_>]) -> Result<Vec<Step>, String> {
+    let ids: BTreeSet<&str> = shards.iter().map(|shard| shard.myself.id.as_str()).collect();
     let mut steps = Vec::new();
-    for shard in present {
+    for shard in shards {
         for node in &shard.view.nodes {
             // A server that was just met has an id of no meaning, and vanishes by itself.
             if node.handshake || ids.contains(node.id.as_str()) {
                 continue;
             }
-            let replaced = node.address.is_some_and(|address| addresses.contains(&address));
+            let replaced = shards.iter().any(|shard| node.address == Some(shard.address));
             if !(node.failing || replaced || !node.connected) {
                 let place = node.address.map_or_else(|| node.id.clone(), |address| address.to_string());
                 return Err(format!("{place} is in the cluster but is not a shard of this Datastore"));
             }
-            steps.push(step(shard.index, &["FORGET", &node.id]));
+            steps.push(shard.step(&["FORGET", &node.id]));
         }
     }
     Ok(steps)
 }
 
-/// An epoch of its own for every shard that knows nobody and has none yet: the
-/// server takes it in no other state.
-fn epochs(present: &[Present<'_>]) -> Vec<Step> {
-    let highest = present.iter().flat_map(|shard| &shard.view.nodes).map(|node| node.epoch).max();
-    present
+/// A distinct epoch for every shard that knows no other server and has no epoch yet: the
+/// server accepts it in no other state.
+fn epochs(shards: &[Shard<'_>]) -> Vec<Step> {
+    let highest = shards.iter().flat_map(|shard| &shard.view.nodes).map(|node| node.epoch).max();
+    shards
         .iter()
         .filter(|shard| shard.view.nodes.len() == 1 && shard.myself.epoch == 0)
         .zip(highest.unwrap_or(0) + 1..)
-        .map(|(shard, epoch)| step(shard.index, &["SET-CONFIG-EPOCH", &epoch.to_string()]))
+        .map(|(shard, epoch)| shard.step(&["SET-CONFIG-EPOCH", &epoch.to_string()]))
         .collect()
 }
 
-/// Nobody else serves what a shard is due and lacks: [`misplaced`] came before.
-fn free_slots(present: &[Present<'_>]) -> Vec<Step> {
-    present
-        .iter()
-        .map(|shard| (shard.index, shard.due.without(&shard.myself.slots)))
-        .filter(|(_, slots)| !slots.is_empty())
-        .map(|(shard, slots)| {
-            let bounds =
-                slots.ranges().iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]);
-            let words: Vec<String> = std::iter::once("ADDSLOTSRANGE".to_owned()).chain(bounds).collect();
-            Step { server: shard, name: "CLUSTER", arguments: words }
-        })
-        .collect()
-}
-
-/// The first shard meets those it does not know; the rest is gossip's. Who has
-/// another shard at a wrong address, or at none, meets it anew.
-fn meetings(present: &[Present<'_>]) -> Vec<Step> {
+/// The slots that a shard is due and lacks. No other shard serves them: [`misplaced`] came before.
+fn free_slots(shards: &[Shard<'_>]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for shard in present {
-        for other in present.iter().filter(|other| other.index != shard.index) {
-            let needed = match shard.view.knows(&other.myself.id) {
+    for shard in shards.iter().filter(|shard| !shard.due.is_subset(&shard.myself.slots)) {
+        let bounds = slots::bounds(&(&shard.due - &shard.myself.slots));
+        let mut step = shard.step(&["ADDSLOTSRANGE"]);
+        step.words.extend(bounds.iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]));
+        steps.push(step);
+    }
+    steps
+}
+
+/// The first shard meets those it does not know; gossip does the rest. A shard that has
+/// another one at a wrong address, or without an address, meets it again.
+fn meetings(shards: &[Shard<'_>]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for shard in shards {
+        for other in shards.iter().filter(|other| other.index != shard.index) {
+            let needed = match shard.view.find(&other.myself.id) {
                 None => shard.index == 0,
                 Some(node) => node.address != Some(other.address),
             };
             if needed && !shard.view.meeting(other.address) {
                 let (host, port) = (other.address.ip().to_string(), other.address.port().to_string());
-                steps.push(step(shard.index, &["MEET", &host, &port]));
+                steps.push(shard.step(&["MEET", &host, &port]));
             }
         }
     }
@@ -185,24 +158,19 @@ fn meetings(present: &[Present<'_>]) -> Vec<Step> {
 }
 
 /// What time alone will bring; `None` when nothing is missing.
-fn missing(present: &[Present<'_>]) -> Option<String> {
-    for shard in present {
-        let (address, known) = (shard.address, shard.view.nodes.len());
-        if known != present.len() {
-            return Some(format!("{address} knows {known} of {} servers", present.len()));
+fn missing(shards: &[Shard<'_>]) -> Option<String> {
+    for shard in shards {
+        let (address, count) = (shard.address, shard.view.nodes.len());
+        if count != shards.len() {
+            return Some(format!("{address} knows {count} of {} servers", shards.len()));
         }
-        for other in present {
-            let slots = shard.view.knows(&other.myself.id).map(|node| &node.slots);
-            if slots != Some(&other.due) {
-                let other_address = other.address;
-                return Some(format!(
-                    "{address} does not know yet that {other_address} serves {}",
-                    other.due
-                ));
-            }
+        let served = |other: &Shard<'_>| shard.view.find(&other.myself.id).map(|node| &node.slots);
+        if let Some(other) = shards.iter().find(|other| served(other) != Some(&other.due)) {
+            let due = slots::text(&other.due);
+            return Some(format!("{address} does not know yet that {} serves {due}", other.address));
         }
         if !shard.view.state_ok {
-            return Some(format!("{address} does not say cluster_state:ok yet"));
+            return Some(format!("{address} does not report cluster_state:ok yet"));
         }
     }
     None

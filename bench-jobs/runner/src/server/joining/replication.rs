@@ -1,5 +1,5 @@
-//! What a primary with replicas lacks: from what every server says of its
-//! replication to the commands that mend it. Pure.
+//! What a primary with replicas lacks: from every server's account of its
+//! replication to the commands that repair it. Pure.
 
 use super::step::{Step, Verdict};
 use crate::server::info::Info;
@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Whom it replicates; `None` for a primary.
+    /// Host and port of the server that it replicates; `None` for a primary.
     pub primary: Option<(String, u16)>,
     /// Whether the link to its primary is up and the first copy is complete.
     pub synchronised: bool,
     /// How far it is in the stream of writes; absent where the engine does not report it.
     pub offset: Option<u64>,
-    /// How many replicas it says are in step with it.
+    /// How many replicas are in step with it, by its own account.
     pub replicas_in_step: usize,
 }
 
@@ -34,50 +34,31 @@ impl View {
             synchronised: info.text("master_link_status") == Some("up")
                 && !info.flag("master_sync_in_progress"),
             offset: info.number(offset).filter(|_| comparable),
-            // slave0:ip=..,port=..,state=..; the other fields of that prefix are no such list.
+            // slave0:ip=..,port=..,state=..; other fields have that prefix too.
             replicas_in_step: info.with_prefix("slave").filter(|(_, entry)| in_step(entry)).count(),
         }
     }
 }
 
-/// One server: where it is, and what it says or why it does not.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    pub address: SocketAddr,
-    pub view: Result<View, String>,
-}
-
 /// The command that makes a server follow another.
 pub const REPLICAOF: &str = "REPLICAOF";
 
-/// Makes the server with this index follow another one, or nobody.
-fn replicaof(peer: usize, primary: Option<SocketAddr>) -> Step {
-    match primary {
-        None => Step::new(peer, REPLICAOF, &["NO", "ONE"]),
-        Some(primary) => {
-            Step::new(peer, REPLICAOF, &[&primary.ip().to_string(), &primary.port().to_string()])
-        }
-    }
+/// Makes the server with this index follow another one (its host and port), or nobody (`NO ONE`).
+fn replicaof(server: usize, host: &str, port: &str) -> Step {
+    Step { server, words: [REPLICAOF, host, port].map(str::to_owned).to_vec() }
 }
 
-/// What to do so that all of `peers` but the first replicate the first. The
+/// What to do so that all of `servers` but the first replicate the first. The
 /// primary's view must be older than the others': their offsets are compared.
-pub fn decide(peers: &[Peer]) -> Verdict {
-    let mut views = Vec::with_capacity(peers.len());
-    for peer in peers {
-        match &peer.view {
-            Ok(view) => views.push((peer.address, view)),
-            Err(error) => return Verdict::Stuck(format!("{} does not answer: {error}", peer.address)),
-        }
-    }
-    let Some(((address, primary), replicas)) = views.split_first() else {
+pub fn decide(servers: &[(SocketAddr, View)]) -> Verdict {
+    let Some(((address, primary), replicas)) = servers.split_first() else {
         return Verdict::Complete;
     };
-    let expected = Some((address.ip().to_string(), address.port()));
-    let mut steps: Vec<Step> = primary.primary.iter().map(|_| replicaof(0, None)).collect();
+    let (host, port) = (address.ip().to_string(), address.port());
+    let mut steps: Vec<Step> = primary.primary.iter().map(|_| replicaof(0, "NO", "ONE")).collect();
     for (index, (_, replica)) in replicas.iter().enumerate() {
-        if replica.primary != expected {
-            steps.push(replicaof(index + 1, Some(*address)));
+        if replica.primary.as_ref() != Some(&(host.clone(), port)) {
+            steps.push(replicaof(index + 1, &host, &port.to_string()));
         }
     }
     if !steps.is_empty() {
@@ -87,7 +68,7 @@ pub fn decide(peers: &[Peer]) -> Verdict {
 }
 
 /// What time alone will bring; `None` when every replica is in step.
-fn missing(primary: &View, replicas: &[(SocketAddr, &View)]) -> Option<String> {
+fn missing(primary: &View, replicas: &[(SocketAddr, View)]) -> Option<String> {
     for (address, replica) in replicas {
         if !replica.synchronised {
             return Some(format!("{address} is not synchronised with the primary yet"));
@@ -125,9 +106,7 @@ mod tests {
     }
 
     fn decided(views: [View; 3]) -> Verdict {
-        let peers: Vec<Peer> =
-            views.into_iter().enumerate().map(|(i, view)| Peer { address: at(i), view: Ok(view) }).collect();
-        decide(&peers)
+        decide(&views.into_iter().enumerate().map(|(i, view)| (at(i), view)).collect::<Vec<_>>())
     }
 
     #[test]
@@ -138,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn new_servers_are_told_to_follow() {
+    fn new_servers_get_the_command_to_follow() {
         let new = View { replicas_in_step: 0, ..primary() };
         let Verdict::Do(steps) = decided([new.clone(), new.clone(), new]) else { panic!("nothing is done") };
         let texts: Vec<String> = steps.iter().map(|step| format!("{}: {step}", step.server)).collect();
@@ -148,7 +127,10 @@ mod tests {
     #[test]
     fn a_replica_of_the_primarys_old_address_follows_the_new_one() {
         let lost = View { primary: Some(("10.9.9.9".to_owned(), 6379)), synchronised: false, ..replica() };
-        assert_eq!(decided([primary(), replica(), lost]), Verdict::Do(vec![replicaof(2, Some(at(0)))]));
+        assert_eq!(
+            decided([primary(), replica(), lost]),
+            Verdict::Do(vec![replicaof(2, "10.0.0.0", "6379")])
+        );
     }
 
     #[test]
@@ -160,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_is_waited_for() {
+    fn replicas_that_are_behind_are_waited_for() {
         let down = View { synchronised: false, ..replica() };
         let behind = View { offset: Some(40), ..replica() };
         let alone = View { replicas_in_step: 1, ..primary() };
@@ -174,17 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_server_is_told() {
-        let silent = Peer { address: at(1), view: Err("no TCP connection".to_owned()) };
-        let peers = [Peer { address: at(0), view: Ok(primary()) }, silent];
-        assert_eq!(
-            decide(&peers),
-            Verdict::Stuck("10.0.0.1:6379 does not answer: no TCP connection".to_owned())
-        );
-    }
-
-    #[test]
-    fn redis_tells_its_role_and_offset() {
+    fn redis_reports_its_role_and_offset() {
         let primary = View::read(&Info::parse(
             "role:master\nconnected_slaves:2\nslave0:ip=10.0.0.1,port=6379,state=online,offset=14,lag=0\n\
              slave1:ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0\nmaster_repl_offset:14",

@@ -1,4 +1,4 @@
-//! A command to one of the servers that are joined, and what a look at all of them leads to. Pure.
+//! A command to one of the servers that are joined, and what follows from their states. Pure.
 
 use std::fmt;
 
@@ -6,19 +6,12 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub server: usize,
-    pub name: &'static str,
-    pub arguments: Vec<String>,
-}
-
-impl Step {
-    pub fn new(server: usize, name: &'static str, arguments: &[&str]) -> Self {
-        Self { server, name, arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect() }
-    }
+    pub words: Vec<String>,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.arguments.join(" "))
+        f.write_str(&self.words.join(" "))
     }
 }
 

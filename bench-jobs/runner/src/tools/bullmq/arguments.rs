@@ -1,9 +1,9 @@
 //! The BullMQ job's command line. Pure; no secret is in it.
 
-use crate::{server::tls_files::TlsFiles, tools::adapter::LaunchContext};
+use crate::tools::adapter::LaunchContext;
 use dragstrip_crds::workload::{BullmqMode, BullmqSpec};
+use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_results::protocol::JobSpec;
-use std::path::Path;
 
 /// The report's file name in the output directory.
 pub(super) const REPORT_NAME: &str = "bullmq.json";
@@ -39,18 +39,21 @@ fn server(line: &mut Line, spec: &BullmqSpec, job: &JobSpec, context: &LaunchCon
     }
 }
 
-fn encryption(line: &mut Line, tls: &TlsFiles) {
-    let mut file = |name: &str, path: &Path| line.option(name, path.display());
-    if let Some(authority) = &tls.authority {
-        file("tls-ca-file", authority);
-    }
-    if let Some(client) = &tls.client {
-        file("tls-cert-file", &client.certificate);
-        file("tls-key-file", &client.key);
+fn encryption(line: &mut Line, tls: &TlsOptions) {
+    for (name, file) in [
+        ("tls-ca-file", &tls.ca_file),
+        ("tls-cert-file", &tls.certificate_file),
+        ("tls-key-file", &tls.key_file),
+    ] {
+        if let Some(file) = file {
+            line.option(name, file.display());
+        }
     }
     line.flag("tls", true);
-    line.option("tls-server-name", &tls.server_name);
-    line.flag("tls-insecure", tls.insecure_skip_verify);
+    if let Some(name) = &tls.server_name {
+        line.option("tls-server-name", name);
+    }
+    line.flag("tls-insecure", tls.insecure);
 }
 
 fn load(line: &mut Line, spec: &BullmqSpec, job: &JobSpec) {

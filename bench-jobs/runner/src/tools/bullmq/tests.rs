@@ -1,10 +1,8 @@
 //! Tests of the BullMQ job's adapter, on reports that the job wrote.
 
 use super::*;
-use crate::{
-    server::tls_files::{CertificateFiles, TlsFiles},
-    tests::fixtures::{context, ended, job},
-};
+use crate::tests::fixtures::{context, ended, job};
+use dragstrip_loadgen::wire::tls::TlsOptions;
 use std::path::Path;
 
 const COMPLETED: &str = include_str!("../../../tests/fixtures/bullmq/completed.json");
@@ -79,11 +77,12 @@ fn the_target_decides_on_cluster_user_and_encryption() {
     job.target.username = Some("bench".into());
     job.warmup_seconds = Some(2.0);
     let mut context = context(1, Path::new("/out"));
-    context.tls = Some(TlsFiles {
-        server_name: "db.example".into(),
-        authority: Some("/ca.crt".into()),
-        client: Some(CertificateFiles { certificate: "/tls.crt".into(), key: "/tls.key".into() }),
-        insecure_skip_verify: false,
+    context.tls = Some(TlsOptions {
+        ca_file: Some("/ca.crt".into()),
+        certificate_file: Some("/tls.crt".into()),
+        key_file: Some("/tls.key".into()),
+        server_name: Some("db.example".into()),
+        insecure: false,
     });
     let launch = adapter(r#"{"duration": "5s", "cleanUp": false, "payload": "{}"}"#).launch(&job, &context);
     for expected in [
@@ -134,11 +133,11 @@ fn the_password_is_in_the_environment_alone() {
             .map(|(n, v)| (n.to_owned(), v.to_owned()))
     );
     assert!(launch.arguments.iter().all(|argument| !argument.contains("hush")));
-    assert_eq!(launch.stop_signal, StopSignal::Terminate);
+    assert_eq!(launch.stop_signal, Signal::SIGTERM);
 }
 
 #[test]
-fn progress_lines_are_told_from_others() {
+fn progress_lines_are_distinguished_from_others() {
     let mut adapter = adapter(r#"{"duration": "5s"}"#);
     let line = "progress elapsed_seconds=0.965 operations=3074 operations_per_second=3038 errors=2";
     assert_eq!(
@@ -150,7 +149,7 @@ fn progress_lines_are_told_from_others() {
 }
 
 #[test]
-fn a_whole_report_is_a_measurement() {
+fn a_complete_report_is_a_measurement() {
     let measured = judged(COMPLETED, 0).unwrap();
     let (started, seconds) = measured.window.unwrap();
     assert!(started > 1_700_000_000_000_000_000 && seconds > 1.0, "{started} {seconds}");
@@ -177,10 +176,10 @@ fn a_whole_report_is_a_measurement() {
 
 #[test]
 fn rates_are_per_second_of_each_operations_load_and_have_no_total() {
-    let told: serde_json::Value = serde_json::from_str(COMPLETED).unwrap();
+    let report: serde_json::Value = serde_json::from_str(COMPLETED).unwrap();
     let measured = judged(COMPLETED, 0).unwrap();
-    for (operation, told) in measured.operations.iter().zip(told["operations"].as_array().unwrap()) {
-        let rate = operation.count as f64 / told["windowSeconds"].as_f64().unwrap();
+    for (operation, report) in measured.operations.iter().zip(report["operations"].as_array().unwrap()) {
+        let rate = operation.count as f64 / report["windowSeconds"].as_f64().unwrap();
         let own = operation.own_operations_per_second.unwrap();
         assert!((own - rate).abs() < 1e-6, "{}: {own} is not {rate}", operation.operation);
     }
@@ -201,10 +200,10 @@ fn a_lonely_operation_has_the_pods_window_and_the_tools_rate() {
 }
 
 #[test]
-fn notes_say_what_a_latency_contains_and_what_was_not_removed() {
+fn notes_name_the_parts_of_a_latency_and_the_keys_that_are_left() {
     let measured = judged(&altered("/notes", serde_json::json!(["keys are left"])), 0).unwrap();
     let [left, add, process] = measured.notes.as_slice() else { panic!("{:?}", measured.notes) };
-    assert_eq!(left, "keys are left", "a slow cleanup is no failure");
+    assert_eq!(left, "keys are left", "a slow cleanup is not a failure");
     assert!(add.starts_with("the latency of ADD is the time from the call of Queue.add"), "{add}");
     assert!(process.starts_with("the latency of PROCESS is the time from the hand-over"), "{process}");
 }
@@ -220,7 +219,7 @@ fn histograms_of_node_and_of_rust_merge_exactly() {
 }
 
 #[test]
-fn the_jobs_own_failures_are_told_word_by_word() {
+fn the_jobs_own_failures_are_reported_word_by_word() {
     let unreachable = refused(UNREACHABLE, 4);
     assert_eq!(unreachable.step, FailureStep::Tool);
     assert!(unreachable.message.contains("ECONNREFUSED"), "{}", unreachable.message);
@@ -233,7 +232,7 @@ fn the_jobs_own_failures_are_told_word_by_word() {
 }
 
 #[test]
-fn an_interrupted_report_keeps_its_numbers() {
+fn the_numbers_of_an_interrupted_report_are_stored() {
     let rejected = judged(INTERRUPTED, 143).unwrap_err();
     assert_eq!(rejected.failure.step, FailureStep::Interrupted);
     assert!(rejected.failure.message.ends_with("SIGTERM"), "{}", rejected.failure.message);
@@ -262,7 +261,7 @@ fn contradictions_are_refused_with_both_figures() {
 }
 
 #[test]
-fn a_bad_end_or_an_unknown_status_is_no_measurement() {
+fn a_bad_end_or_an_unknown_status_is_not_a_measurement() {
     assert_eq!(refused(COMPLETED, 11).step, FailureStep::Tool);
     assert_eq!(refused(&altered("/status", "paused".into()), 0).step, FailureStep::Tool);
 }

@@ -3,7 +3,7 @@
 use crate::tools::adapter::LaunchContext;
 use dragstrip_results::protocol::JobSpec;
 
-/// What stands before each name as an environment variable.
+/// The prefix of each name as an environment variable.
 const VARIABLE_PREFIX: &str = "DRAGSTRIP_";
 /// The target's password; with the prefix it is the variable of our own tools.
 const PASSWORD: &str = "PASSWORD";
@@ -36,7 +36,7 @@ impl Values {
         ])
     }
 
-    /// `text` with every `${NAME}` replaced; unknown names, and every
+    /// `text` with every `${NAME}` replaced; other names, and every
     /// other dollar sign, stay as they are. What is put in is not expanded again.
     pub(super) fn expand(&self, text: &str) -> String {
         let mut expanded = String::with_capacity(text.len());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_goes_where_the_tool_wants_it_and_is_no_variable_where_there_is_none() {
+    fn the_password_goes_where_the_tool_needs_it_and_is_a_variable_only_if_there_is_one() {
         assert_eq!(values().expand("--pass=${PASSWORD}"), "--pass=hush");
         let none = LaunchContext { password: None, ..context(0, Path::new("/out")) };
         let values = Values::of(&job(1, TOOL), &none);

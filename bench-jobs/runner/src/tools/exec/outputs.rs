@@ -1,69 +1,50 @@
-//! Gathers what a parser wants to read. Touches the output directory.
+//! Gathers what a parser needs to read. Touches the output directory.
 
 use crate::tools::adapter::{Ended, LaunchContext};
 use dragstrip_crds::workload::ParserSpec;
-use dragstrip_parsers::{Capture, Outputs};
+use dragstrip_parsers::Outputs;
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Most bytes of all files together: a result is read into memory.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What the parser wants, or why it cannot be had.
+/// What the parser needs, or why it cannot be read.
 pub(super) fn read(parser: &ParserSpec, context: &LaunchContext, ended: &Ended) -> Result<Outputs, String> {
     let directory = context.output_directory.as_path();
-    let mut files = Files { root: directory, found: BTreeMap::new(), bytes: 0 };
     let wanted = dragstrip_parsers::wanted(parser).map_err(|e| e.to_string())?;
-    let paths = wanted.iter().map(|name| directory.join(name));
-    let (there, missing): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_file());
-    there.iter().try_for_each(|path| files.read(path))?;
-    if !missing.is_empty() {
-        // The parser's message lists what is there instead.
-        files.list()?;
-    }
-    Ok(Outputs {
-        stdout: Capture { text: ended.stdout.clone(), cut: ended.stdout_cut },
-        stderr: Capture { text: ended.stderr.clone(), cut: ended.stderr_cut },
-        files: files.found,
-        shards: context.members.len() as u64,
-    })
-}
-
-struct Files<'a> {
-    root: &'a Path,
-    found: BTreeMap<String, Vec<u8>>,
-    bytes: u64,
-}
-
-impl Files<'_> {
-    fn read(&mut self, path: &Path) -> Result<(), String> {
-        let failed = |e: io::Error| format!("the tool's file {} cannot be read: {e}", path.display());
-        let size = fs::metadata(path).map_err(failed)?.len();
-        self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > MOST_BYTES {
-            return Err(format!("the tool left more than {} MiB to read", MOST_BYTES >> 20));
-        }
-        let bytes = fs::read(path).map_err(failed)?;
-        self.found.insert(self.name(path), bytes);
-        Ok(())
-    }
-
-    /// Adds the names of all files, without their contents.
-    fn list(&mut self) -> Result<(), String> {
-        let failed = |e: io::Error| format!("the directory {} cannot be read: {e}", self.root.display());
-        for entry in fs::read_dir(self.root).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            // Links are not followed: they could lead anywhere.
-            if entry.file_type().map_err(failed)?.is_file() {
-                self.found.entry(self.name(&entry.path())).or_default();
+    let (mut files, mut total) = (BTreeMap::new(), 0);
+    for name in &wanted {
+        let path = directory.join(name);
+        if path.is_file() {
+            let failed = |e: io::Error| format!("the tool's file {} cannot be read: {e}", path.display());
+            total += fs::metadata(&path).map_err(failed)?.len();
+            if total > MOST_BYTES {
+                return Err(format!("the tool left more than {} MiB to read", MOST_BYTES >> 20));
             }
+            files.insert(name.clone(), fs::read(&path).map_err(failed)?);
         }
-        Ok(())
     }
+    if files.len() < wanted.len() {
+        // The parser's message lists what is there instead.
+        let failed = |e: io::Error| format!("the directory {} cannot be read: {e}", directory.display());
+        for name in names(directory).map_err(failed)? {
+            files.entry(name).or_default();
+        }
+    }
+    let (stdout, stderr) = (ended.stdout.clone(), ended.stderr.clone());
+    Ok(Outputs { stdout, stderr, files, shards: context.members.len() as u64 })
+}
 
-    fn name(&self, path: &Path) -> String {
-        let below = path.strip_prefix(self.root).unwrap_or(path);
-        below.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+/// The names of the files in a directory. Links are not followed: they could lead anywhere.
+fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
     }
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -76,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_read() {
+    fn only_the_parsers_files_are_read() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("result.json"), "r").unwrap();
         fs::create_dir(root.path().join("other")).unwrap();
@@ -94,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_told_with_what_is_there() {
+    fn a_missing_file_is_reported_with_the_files_that_are_there() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("other.json"), "{}").unwrap();
         let parser = parser(r#"{"memtierJson": {"file": "result.json"}}"#);

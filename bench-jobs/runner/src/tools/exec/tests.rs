@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tests::fixtures::{context, ended, job};
+use dragstrip_parsers::Capture;
 use std::path::Path;
 
 const REGEX: &str = r#"{"exec": {"image": "i", "command": ["/bin/bench", "-h", "${HOST}"], "args": ["${PORT}"],
@@ -18,7 +19,7 @@ fn adapter(json: &str) -> (ExecAdapter, JobSpec) {
 fn judged(stdout: &str, code: i32) -> Result<Measured, Box<Rejected>> {
     let directory = tempfile::tempdir().unwrap();
     let (adapter, job) = adapter(REGEX);
-    let ended = Ended { stdout: stdout.into(), ..ended(Some(code), None) };
+    let ended = Ended { stdout: Capture::complete(stdout), ..ended(Some(code), None) };
     adapter.judge(&job, &context(0, directory.path()), &ended)
 }
 
@@ -31,7 +32,7 @@ fn the_target_is_put_into_command_and_environment() {
         ("/bin/bench", ["-h", "db", "6379"].map(str::to_owned).as_slice())
     );
     let variable = |name: &str| {
-        launch.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        launch.environment.iter().find(|(variable, _)| variable == name).map(|(_, value)| value.as_str())
     };
     assert_eq!(variable("TARGET"), Some("tcp://db:6379"));
     assert_eq!(variable("DRAGSTRIP_OUTPUT"), Some("/out"));
@@ -44,8 +45,8 @@ fn the_parsers_figures_become_the_result() {
     let measured = judged("ran 5000 in 2.5 s, p99 1.25\n", 0).unwrap();
     let [run] = measured.operations.as_slice() else { panic!("{measured:?}") };
     assert_eq!((run.operation.as_str(), run.count, run.histogram.as_ref()), ("RUN", 5000, None));
-    let told = LatencySummary { p99: Some(1.25), ..LatencySummary::default() };
-    assert_eq!(run.latency_milliseconds, told, "a percentile that was not printed is not 0");
+    let printed = LatencySummary { p99: Some(1.25), ..LatencySummary::default() };
+    assert_eq!(run.latency_milliseconds, printed, "a percentile that was not printed is not 0");
     let (start, seconds) = measured.window.unwrap();
     assert_eq!(start, 1_790_000_000_000_000_000, "without a start of its own the line is the start");
     assert!((seconds - 2.5).abs() < 1e-9);
@@ -59,7 +60,7 @@ fn only_declared_exit_codes_are_success() {
     let rejected = judged("ran 5000 in 2.5 s, p99 1.25\n", 1).unwrap_err();
     assert_eq!((rejected.failure.step, rejected.failure.exit_code), (FailureStep::Tool, Some(1)));
     assert!(rejected.failure.message.contains("exec.successExitCodes [0, 3]"), "{:?}", rejected.failure);
-    assert!(rejected.partial.is_some(), "what could be read is kept for people");
+    assert!(rejected.partial.is_some(), "what could be read is stored for people");
 }
 
 #[test]
@@ -70,12 +71,12 @@ fn output_without_the_figures_is_refused_with_the_tools_last_words() {
 }
 
 #[test]
-fn output_that_was_cut_off_is_no_result() {
+fn output_that_was_cut_off_is_not_a_result() {
     let rejected = judged("ran 5000 in 2.5 s, p99 1.25\nran 60", 0).unwrap_err();
     assert_eq!(rejected.failure.step, FailureStep::Output);
     let message = &rejected.failure.message;
     assert!(message.contains("incomplete") && message.contains("ran 60"), "{message}");
-    assert_eq!(rejected.partial.map(|kept| kept.operations[0].count), Some(5000), "kept for people");
+    assert_eq!(rejected.partial.map(|partial| partial.operations[0].count), Some(5000), "stored for people");
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn read(parser: &str, stdout: &str, files: &[(&str, &[u8])]) -> Measured {
     let (adapter, job) = adapter(&format!(
         r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {parser}, "counterCheck": true}}}}"#
     ));
-    let ended = Ended { stdout: stdout.into(), ..ended(Some(0), None) };
+    let ended = Ended { stdout: Capture::complete(stdout), ..ended(Some(0), None) };
     adapter.judge(&job, &context(0, directory.path()), &ended).unwrap()
 }
 
@@ -114,7 +115,7 @@ fn operations_that_ran_one_after_the_other_have_the_tools_rates_and_no_sum() {
     let measured = read(r#"{"redisBenchmarkCsv": {"requests": 20000}}"#, seven, &[]);
     let rates: Vec<_> = measured.operations.iter().map(|row| row.own_operations_per_second).collect();
     assert_eq!(rates, [Some(26810.0), Some(28490.0)]);
-    assert_eq!(measured.tool.reported_operations_per_second, None, "a sum of both would be no rate");
+    assert_eq!(measured.tool.reported_operations_per_second, None, "a sum of both would not be a rate");
     let timed = "ran GET 100 in 2 s\nran PUT 300 in 3 s\n";
     let lines = r#"{"regex": {"lines": [{"pattern": "^ran (?<operation>\\S+) (?<count>\\d+) in (?<seconds>\\S+ s)"}]}}"#;
     let rates: Vec<_> =
@@ -123,7 +124,7 @@ fn operations_that_ran_one_after_the_other_have_the_tools_rates_and_no_sum() {
 }
 
 #[test]
-fn memtiers_duration_is_no_window() {
+fn memtiers_duration_is_not_a_window() {
     let recorded =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/memtier/2.3.0/d2_mixed_time/out.json");
     let bytes = std::fs::read(recorded).unwrap();
@@ -142,7 +143,7 @@ fn memtiers_duration_is_no_window() {
 }
 
 #[test]
-fn what_the_tool_said_last_is_in_the_message() {
+fn the_tools_last_line_is_in_the_message() {
     let rejected = judged("ran 5000 in 2.5 s, p99 1.25\n", 1).unwrap_err();
     assert!(rejected.failure.message.ends_with("; its last line: the last line"), "{:?}", rejected.failure);
 }

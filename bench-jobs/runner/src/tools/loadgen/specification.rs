@@ -5,16 +5,9 @@ use dragstrip_crds::{
     units::Period,
     workload::{Client, LoadgenSpec},
 };
-use dragstrip_loadgen::{
-    specification::{Server, Specification, Task},
-    wire::tls::TlsOptions,
-};
+use dragstrip_loadgen::specification::{Server, Specification, Task};
 use dragstrip_results::protocol::JobSpec;
-use std::{
-    num::NonZeroU32,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{num::NonZeroU32, path::Path, time::Duration};
 
 /// The report's file name in the output directory.
 pub(super) const REPORT_NAME: &str = "loadgen.json";
@@ -61,7 +54,7 @@ pub(crate) fn of_task(
 /// What the generators cannot do with this target; the error names the field and the remedy.
 pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
     spec.problem(job.target.cluster).map_or(Ok(()), Err)?;
-    let named = context.tls.as_ref().is_some_and(|tls| tls.server_name != job.target.host);
+    let named = context.tls.as_ref().is_some_and(|tls| tls.server_name.as_ref() != Some(&job.target.host));
     if named && needs_host_in_certificate(spec) {
         return Err(
             "only the client library Fred supports tls.serverName: address the target by the name in \
@@ -78,20 +71,13 @@ fn needs_host_in_certificate(spec: &LoadgenSpec) -> bool {
 }
 
 fn server(job: &JobSpec, context: &LaunchContext) -> Server {
-    let path = |path: &Path| -> Option<PathBuf> { Some(path.to_owned()) };
     Server {
         host: context.address.ip().to_string(),
         port: context.address.port(),
         unix_socket: None,
         username: job.target.username.clone(),
         cluster: job.target.cluster,
-        tls: context.tls.as_ref().map(|tls| TlsOptions {
-            ca_file: tls.authority.as_deref().and_then(path),
-            certificate_file: tls.client.as_ref().and_then(|client| path(&client.certificate)),
-            key_file: tls.client.as_ref().and_then(|client| path(&client.key)),
-            server_name: Some(tls.server_name.clone()),
-            insecure: tls.insecure_skip_verify,
-        }),
+        tls: context.tls.clone(),
     }
 }
 

@@ -145,16 +145,17 @@ fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
 
 #[test]
 fn the_target_has_credentials_and_certificates() {
-    use crate::server::tls_files::{CertificateFiles, TlsFiles};
+    use dragstrip_loadgen::wire::tls::TlsOptions;
     let mut job = job(1);
     job.target.username = Some("bench".into());
     job.target.cluster = true;
     job.warmup_seconds = Some(1.5);
-    let tls = TlsFiles {
-        server_name: "db.svc".into(),
-        authority: Some("/a/ca.crt".into()),
-        client: Some(CertificateFiles { certificate: "/c/tls.crt".into(), key: "/c/tls.key".into() }),
-        insecure_skip_verify: false,
+    let tls = TlsOptions {
+        ca_file: Some("/a/ca.crt".into()),
+        certificate_file: Some("/c/tls.crt".into()),
+        key_file: Some("/c/tls.key".into()),
+        server_name: Some("db.svc".into()),
+        insecure: false,
     };
     let context = LaunchContext { tls: Some(tls), ..context(0, Path::new("/out")) };
     let raw = specification(&spec(r#"{"duration": "5s"}"#), &job, &context);
@@ -176,7 +177,7 @@ fn the_target_has_credentials_and_certificates() {
 }
 
 #[test]
-fn what_a_report_holds_besides_is_taken_over() {
+fn the_other_parts_of_a_report_are_stored() {
     let directory = tempfile::tempdir().unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&report().to_json().unwrap()).unwrap();
     json["commands"] = serde_json::json!({"set": 12, "get": 13});
@@ -202,7 +203,7 @@ fn the_password_is_in_the_environment_alone() {
     let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
     assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
     assert!(!launch.input.unwrap().contains("hush"));
-    assert_eq!(launch.stop_signal, StopSignal::Terminate);
+    assert_eq!(launch.stop_signal, Signal::SIGTERM);
 }
 
 proptest! {
@@ -237,7 +238,7 @@ fn progress_lines_are_recognised() {
     assert_eq!((progress.operations, progress.bytes, progress.connections), (457_120, Some(99), Some(50)));
     assert_eq!(progress.latency.map(|latency| latency.count()), Some(7));
     let cut = adapter.stderr_line(&format!("{line} latency_seconds=1.5 latency_counts=7,1")).unwrap();
-    assert_eq!(cut.latency, None, "another tool's buckets are no latencies");
+    assert_eq!(cut.latency, None, "another tool's buckets are not latencies");
 }
 
 #[test]
@@ -249,7 +250,7 @@ fn progress_goes_by_the_requests_where_they_end_the_load() {
 }
 
 #[test]
-fn a_whole_report_is_a_measurement() {
+fn a_complete_report_is_a_measurement() {
     let measured = judged(&report(), &ended(Some(0), None)).unwrap();
     assert_eq!(measured.window, Some((1_790_000_000_001_000_000, 4.5)));
     assert_eq!(measured.per_second, [3, 2]);
@@ -329,7 +330,7 @@ fn error_replies_are_counted_by_kind_with_the_first() {
 }
 
 #[test]
-fn an_interrupted_report_keeps_its_numbers() {
+fn the_numbers_of_an_interrupted_report_are_stored() {
     let report = Report { status: RunStatus::Interrupted, interrupted: Some("SIGTERM".into()), ..report() };
     let rejected = judged(&report, &ended(Some(143), None)).unwrap_err();
     assert_eq!(rejected.failure.step, FailureStep::Interrupted);

@@ -6,19 +6,16 @@
 //! draws the same keys every time. Sequential patterns draw nothing: there each
 //! pod gets its own part of the key range.
 //!
-//! No version takes the password from anywhere but its command line: it is taken
-//! out of everything that is stored.
+//! No version takes the password from anywhere but its command line: the runner removes it
+//! from everything that is stored.
 
 use crate::tools::{
-    adapter::{Launch, LaunchContext, StopSignal},
+    adapter::{Launch, LaunchContext},
     loadgen::specification::exact_share,
-    output::{REDACTED, Redactor},
 };
-use dragstrip_crds::{
-    units::Period,
-    workload::{MemtierCommand, MemtierProtocol, MemtierSpec},
-};
+use dragstrip_crds::workload::{MemtierCommand, MemtierProtocol, MemtierSpec};
 use dragstrip_results::protocol::JobSpec;
+use nix::sys::signal::Signal;
 use std::{
     fmt::Display,
     net::{IpAddr, Ipv4Addr},
@@ -27,8 +24,6 @@ use std::{
 };
 
 pub(super) const PROGRAM: &str = "memtier_benchmark";
-
-const AUTHENTICATE: &str = "--authenticate";
 
 /// How long memtier may take to write its result after SIGINT.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -39,14 +34,15 @@ pub(super) fn launch(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext)
         arguments: [latencies(context), arguments(spec, job, context)].concat(),
         input: None,
         environment: Vec::new(),
-        stop_signal: StopSignal::Interrupt,
+        // memtier writes its result on it, and on no other signal.
+        stop_signal: Signal::SIGINT,
         stop_grace: STOP_GRACE,
         lead: Duration::ZERO,
     }
 }
 
-/// Where memtier is to send its latencies. Not among the arguments that a result
-/// keeps: they change nothing of the load, and the port is another one every time.
+/// Where memtier is to send its latencies. Results do not store these arguments: they do
+/// not change the load, and the port is another one every time.
 fn latencies(context: &LaunchContext) -> Vec<String> {
     let mut line = Vec::new();
     if let Some(port) = context.statsd_port {
@@ -60,25 +56,6 @@ fn latencies(context: &LaunchContext) -> Vec<String> {
 
 pub(super) fn result_file(context: &LaunchContext) -> PathBuf {
     context.output_directory.join("memtier.json")
-}
-
-/// The command line with the password taken out.
-pub(super) fn redacted_arguments(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
-    let mut arguments = arguments(spec, job, context);
-    for position in 1..arguments.len() {
-        if arguments[position - 1] == AUTHENTICATE {
-            REDACTED.clone_into(&mut arguments[position]);
-        }
-    }
-    for argument in &mut arguments {
-        *argument = redact(argument, context);
-    }
-    arguments
-}
-
-/// `text` without the password.
-pub(super) fn redact(text: &str, context: &LaunchContext) -> String {
-    Redactor::new(context.password.as_deref()).clean(text)
 }
 
 pub(super) fn arguments(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
@@ -116,11 +93,11 @@ fn address(arguments: &mut Vec<String>, job: &JobSpec, context: &LaunchContext) 
     option(arguments, "--server", &context.address.ip());
     option(arguments, "--port", &context.address.port());
     if context.password.is_some() || job.target.username.is_some() {
-        // What stands before the first colon is the user, none for the default
+        // The text before the first colon is the user, empty for the default
         // one, so that a password may itself hold a colon.
         let user = job.target.username.as_deref().unwrap_or_default();
         let password = context.password.as_deref().unwrap_or_default();
-        option(arguments, AUTHENTICATE, &format!("{user}:{password}"));
+        option(arguments, "--authenticate", &format!("{user}:{password}"));
     }
 }
 
@@ -129,16 +106,15 @@ fn encryption(arguments: &mut Vec<String>, context: &LaunchContext) {
         return;
     };
     flag(arguments, "--tls", true);
-    optional(arguments, "--cacert", tls.authority.as_ref().map(|path| path.display()).as_ref());
-    if let Some(client) = &tls.client {
-        option(arguments, "--cert", &client.certificate.display());
-        option(arguments, "--key", &client.key.display());
+    for (name, file) in
+        [("--cacert", &tls.ca_file), ("--cert", &tls.certificate_file), ("--key", &tls.key_file)]
+    {
+        optional(arguments, name, file.as_ref().map(|path| path.display()).as_ref());
     }
-    flag(arguments, "--tls-skip-verify", tls.insecure_skip_verify);
+    flag(arguments, "--tls-skip-verify", tls.insecure);
     // The extension takes no address.
-    if tls.server_name.parse::<IpAddr>().is_err() {
-        option(arguments, "--sni", &tls.server_name);
-    }
+    let name = tls.server_name.as_ref().filter(|name| name.parse::<IpAddr>().is_err());
+    optional(arguments, "--sni", name);
 }
 
 fn load(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec) {
@@ -152,7 +128,11 @@ fn load(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec) {
     }
     option(arguments, "--threads", &spec.threads);
     option(arguments, "--clients", &spec.connections_per_thread);
-    optional(arguments, "--test-time", spec.test_time.as_ref().map(whole_seconds).as_ref());
+    optional(
+        arguments,
+        "--test-time",
+        spec.test_time.as_ref().map(|time| whole_seconds(time.duration())).as_ref(),
+    );
     optional(arguments, "--requests", spec.requests_per_connection.as_ref());
     optional(arguments, "--rate-limiting", spec.rate_limit.as_ref());
     // memtier refuses --ratio and --key-pattern beside --command.
@@ -206,11 +186,11 @@ fn key_range(spec: &MemtierSpec, clients: u32, client_index: u32) -> (i64, i64) 
     } else {
         spec.commands.iter().all(command)
     };
-    let whole = (spec.key_minimum, spec.key_maximum);
+    let all = (spec.key_minimum, spec.key_maximum);
     if !walked {
-        return whole;
+        return all;
     }
-    exact_share(spec.key_minimum, spec.key_maximum, client_index, clients).unwrap_or(whole)
+    exact_share(spec.key_minimum, spec.key_maximum, client_index, clients).unwrap_or(all)
 }
 
 /// What no command line of memtier can express, with the remedy.
@@ -234,20 +214,16 @@ fn output(arguments: &mut Vec<String>, context: &LaunchContext) {
     option(arguments, "--print-percentiles", &"50,90,95,99,99.9,99.99");
 }
 
-/// memtier takes whole seconds. Fractions are refused at admission; should one
-/// get here, no less than what was asked for is measured.
-fn whole_seconds(period: &Period) -> u64 {
-    let duration = period.duration();
+/// memtier takes whole seconds; never less than declared.
+pub(super) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        server::tls_files::{CertificateFiles, TlsFiles},
-        tests::fixtures,
-    };
+    use crate::tests::fixtures;
+    use dragstrip_loadgen::wire::tls::TlsOptions;
     use std::path::Path;
 
     fn context(password: Option<&str>) -> LaunchContext {
@@ -280,7 +256,7 @@ mod tests {
              --data-size 32 --key-maximum 10000000 --key-pattern R:R --hide-histogram \
              --json-out-file /output/memtier.json --print-percentiles 50,90,95,99,99.9,99.99 --select-db=1"
         );
-        assert_eq!(launch.stop_signal, StopSignal::Interrupt, "only SIGINT makes memtier write its result");
+        assert_eq!(launch.stop_signal, Signal::SIGINT, "only SIGINT makes memtier write its result");
         assert_eq!((launch.stop_grace, launch.lead), (Duration::from_secs(5), Duration::ZERO));
     }
 
@@ -334,14 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn a_password_reaches_memtier_but_not_the_record() {
+    fn user_and_password_reach_memtier() {
         let spec = spec(r#"{"testTime": "1s", "keyPrefix": "s3:kret"}"#);
         let context = context(Some("s3:kret"));
         let line = launch(&spec, &job(1), &context).arguments.join(" ");
         assert!(line.contains("--authenticate :s3:kret"), "{line}");
-        let record = redacted_arguments(&spec, &job(1), &context).join(" ");
-        assert!(record.contains("--authenticate [redacted]"), "{record}");
-        assert!(!record.contains("s3:kret"), "the password is in the record: {record}");
         let mut job = job(1);
         job.target.username = Some("bench".into());
         let line = launch(&spec, &job, &context).arguments.join(" ");
@@ -351,20 +324,21 @@ mod tests {
     #[test]
     fn encryption_and_cluster_mode_come_from_the_target() {
         let mut context = context(None);
-        context.tls = Some(TlsFiles {
-            server_name: "db.svc".into(),
-            authority: Some("/a/ca.crt".into()),
-            client: Some(CertificateFiles { certificate: "/c/tls.crt".into(), key: "/c/tls.key".into() }),
-            insecure_skip_verify: false,
+        context.tls = Some(TlsOptions {
+            ca_file: Some("/a/ca.crt".into()),
+            certificate_file: Some("/c/tls.crt".into()),
+            key_file: Some("/c/tls.key".into()),
+            server_name: Some("db.svc".into()),
+            insecure: false,
         });
         let mut job = job(1);
         job.target.cluster = true;
         let line = launch(&spec(r#"{"testTime": "1s"}"#), &job, &context).arguments.join(" ");
         let expected = "--tls --cacert /a/ca.crt --cert /c/tls.crt --key /c/tls.key --sni db.svc --threads";
         assert!(line.contains(expected) && line.contains("--cluster-mode"), "{line}");
-        context.tls = context.tls.map(|tls| TlsFiles { server_name: "10.0.0.1".into(), ..tls });
+        context.tls = context.tls.map(|tls| TlsOptions { server_name: Some("10.0.0.1".into()), ..tls });
         let line = launch(&spec(r#"{"testTime": "1s"}"#), &job, &context).arguments.join(" ");
-        assert!(!line.contains("--sni"), "an address is no server name: {line}");
+        assert!(!line.contains("--sni"), "an address is not a server name: {line}");
     }
 
     #[test]
@@ -380,11 +354,11 @@ mod tests {
         let walked = r#"{"testTime": "1s", "keyPattern": "P:P", "keyMaximum": 8}"#;
         assert!(pod(walked, 1).contains("--key-minimum 3 --key-maximum 5"), "{}", pod(walked, 1));
         let half = r#"{"testTime": "1s", "keyPattern": "S:R", "keyMaximum": 8}"#;
-        assert!(pod(half, 1).contains("--data-size 32 --key-maximum 8"), "reads ask for every key");
+        assert!(pod(half, 1).contains("--data-size 32 --key-maximum 8"), "reads draw every key");
     }
 
     #[test]
-    fn what_memtier_has_no_option_for_is_refused_before_the_load() {
+    fn a_load_that_memtier_has_no_option_for_is_refused_before_it() {
         let walked = spec(r#"{"testTime": "1s", "keyPattern": "S:S", "keyMaximum": 1}"#);
         let message = impossible(&walked, &job(2), &context(None)).unwrap();
         assert!(
@@ -392,11 +366,15 @@ mod tests {
             "{message}"
         );
         assert_eq!(impossible(&walked, &job(1), &context(None)), None);
-        let anew = spec(r#"{"testTime": "1s", "reconnectInterval": 5}"#);
-        assert_eq!(impossible(&anew, &job(1), &context(None)), None);
+        let reconnecting = spec(r#"{"testTime": "1s", "reconnectInterval": 5}"#);
+        assert_eq!(impossible(&reconnecting, &job(1), &context(None)), None);
         let mut cluster = job(1);
         cluster.target.cluster = true;
-        assert!(impossible(&anew, &cluster, &context(None)).unwrap().contains("memtier.reconnectInterval"));
+        assert!(
+            impossible(&reconnecting, &cluster, &context(None))
+                .unwrap()
+                .contains("memtier.reconnectInterval")
+        );
     }
 
     #[test]
@@ -409,9 +387,8 @@ mod tests {
 
     #[test]
     fn a_fraction_of_a_second_is_rounded_up() {
-        for (period, seconds) in [("60s", 60), ("1m30s", 90), ("1500ms", 2), ("2s", 2)] {
-            let period: Period = period.parse().unwrap();
-            assert_eq!(whole_seconds(&period), seconds, "{period:?}");
+        for (milliseconds, seconds) in [(60_000, 60), (1_500, 2), (2_000, 2), (0, 0)] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds, "{milliseconds}");
         }
     }
 }

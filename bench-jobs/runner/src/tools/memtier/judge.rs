@@ -5,10 +5,10 @@
 //! cases that look odd but are good: a server that stood still for a while and
 //! then went on (the load is a closed loop: it waited, and the wait is in the
 //! histogram), and `--clients-start` in the extra arguments (the
-//! numbers are those of a growing number of connections, as asked for).
+//! numbers are those of a growing number of connections, as declared).
 
 use super::{
-    arguments::{redact, redacted_arguments, result_file},
+    arguments::{arguments, result_file},
     progress::Observed,
 };
 use crate::tools::adapter::{Ended, Exit, LaunchContext, Measured, Rejected};
@@ -21,7 +21,7 @@ use dragstrip_parsers::memtier::{
 use dragstrip_results::{
     error_chain::chain,
     protocol::JobSpec,
-    result::{Failure, FailureStep, OperationResult, ToolRecord},
+    result::{FailureStep, OperationResult, ToolRecord},
 };
 use std::{collections::BTreeMap, fs};
 
@@ -56,16 +56,9 @@ pub(super) fn judge(
     let measured = measured(tool, observed, outcome.ok());
     match fault {
         None => Ok(measured),
-        Some((step, message)) => Err(Box::new(Rejected {
-            failure: Failure {
-                step,
-                message: redact(&message, context),
-                exit_code: ended.exit.code,
-                signal: ended.exit.signal,
-                last_lines: ended.last_lines.clone(),
-            },
-            partial: Some(measured),
-        })),
+        Some((step, message)) => {
+            Err(Box::new(Rejected { failure: ended.failure(step, message), partial: Some(measured) }))
+        }
     }
 }
 
@@ -91,7 +84,7 @@ fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> 
     Measured { tool, operations, errors, per_second, ..Measured::default() }
 }
 
-/// The tool's account of itself; its options where it left none.
+/// The tool's account of itself; its options if it left none.
 fn tool_record(
     spec: &MemtierSpec,
     job: &JobSpec,
@@ -105,7 +98,7 @@ fn tool_record(
         name: "memtier".to_owned(),
         version: context.tool_version.clone(),
         mode: None,
-        arguments: redacted_arguments(spec, job, context),
+        arguments: arguments(spec, job, context),
         reported_operations_per_second: report.and_then(|report| positive(report.operations_per_second)),
         wall_operations_per_second: report
             .and_then(|report| positive(report.total_count as f64 / ended.wall.as_secs_f64())),

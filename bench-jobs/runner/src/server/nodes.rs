@@ -1,13 +1,13 @@
 //! CLUSTER NODES: how one server sees its cluster. Pure.
 
-use super::slots::SlotRanges;
+use super::slots::{self, Slots};
 use std::net::{IpAddr, SocketAddr};
 
 /// One server, as another one (or itself) sees it.
 // Each bool is one flag of the server's own line.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownNode {
+pub struct ClusterNode {
     pub id: String,
     /// Where it is believed to be; `None` where that is unknown.
     pub address: Option<SocketAddr>,
@@ -20,7 +20,7 @@ pub struct KnownNode {
     pub handshake: bool,
     pub connected: bool,
     pub epoch: u64,
-    pub slots: SlotRanges,
+    pub slots: Slots,
 }
 
 /// `IP:PORT@BUS-PORT`, with more after a comma from Redis 7 on. A server that
@@ -31,13 +31,13 @@ fn address(field: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port.parse().ok()?))
 }
 
-fn node(line: &str) -> Option<KnownNode> {
+fn node(line: &str) -> Option<ClusterNode> {
     let mut fields = line.split_whitespace();
     let mut next = || fields.next();
     let (id, address_field, flags, _primary) = (next()?, next()?, next()?, next()?);
     let (_ping, _pong, epoch, link) = (next()?, next()?, next()?, next()?);
     let flag = |name: &str| flags.split(',').any(|flag| flag == name);
-    Some(KnownNode {
+    Some(ClusterNode {
         id: id.to_owned(),
         address: address(address_field),
         myself: flag("myself"),
@@ -46,12 +46,12 @@ fn node(line: &str) -> Option<KnownNode> {
         handshake: flag("handshake"),
         connected: link == "connected",
         epoch: epoch.parse().ok()?,
-        slots: SlotRanges::parse(fields)?,
+        slots: slots::parse(fields)?,
     })
 }
 
 /// Every server of the answer; `None` when it is not one.
-pub fn parse(answer: &str) -> Option<Vec<KnownNode>> {
+pub fn parse(answer: &str) -> Option<Vec<ClusterNode>> {
     answer.lines().filter(|line| !line.trim().is_empty()).map(node).collect()
 }
 
@@ -68,9 +68,9 @@ mod tests {
         .unwrap();
         assert_eq!(nodes[0].address, Some("127.0.0.1:7001".parse().unwrap()));
         assert_eq!((nodes[0].epoch, nodes[0].connected, nodes[0].myself), (2, true, false));
-        assert_eq!(nodes[0].slots.to_string(), "5461-10922");
+        assert_eq!(slots::text(&nodes[0].slots), "5461-10922");
         assert!(nodes[1].myself && !nodes[1].replica && !nodes[1].failing);
-        assert_eq!(nodes[1].slots.to_string(), "0-5460");
+        assert_eq!(slots::text(&nodes[1].slots), "0-5460");
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_and_unfinished_servers_are_told() {
+    fn failing_and_unfinished_servers_are_recognised() {
         let text = "a 10.0.0.1:1@2 master,fail? - 1 1 0 connected\nb ::1:7@8 handshake - 1 1 0 disconnected\nc 10.0.0.1:9@10 slave,fail a 0 0 4 connected";
         let nodes = parse(text).unwrap();
         assert!(nodes[0].failing && nodes[1].handshake && nodes[2].replica && nodes[2].failing);
