@@ -5,6 +5,6 @@ pub(crate) mod connect;
 pub(crate) mod error;
 mod fred_client;
 pub(crate) mod link;
-mod loss;
+pub(crate) mod loss;
 mod redis_client;
 pub(crate) mod request;

@@ -1,40 +1,38 @@
 //! Carries out a run through a client library: connects, waits at the start
-//! line, lets the tasks or batches go, prints progress, obeys signals and
+//! line, starts the tasks or batches, prints progress, obeys signals and
 //! gathers the result.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use bytes::Bytes;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::clients::connect::Links;
+use crate::clients;
+use crate::clients::bb8_pool::PoolWatch;
 use crate::clients::error::LibraryError;
-use crate::plan::{BatchWork, LibraryPlan, TaskWork, Work};
+use crate::clients::link::Link;
+use crate::clients::loss::Losses;
+use crate::plan::{LibraryPlan, TaskWork, Work};
 use crate::report::assemble::{self, Gathered};
 use crate::report::counters::{Counters, ShardNumbers};
 use crate::report::cpu_threads::{self, RuntimeThreads};
 use crate::work::batches::{self, BatchLoader};
-use crate::work::tasks::{self, LoadTask, SharedWork};
+use crate::work::tasks::{LoadTask, SharedWork};
 use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
-use dragstrip_loadgen::driver::ClockAnchor;
-use dragstrip_loadgen::driver::ProgressLines;
-use dragstrip_loadgen::driver::{self, CpuTime};
-use dragstrip_loadgen::driver::{Ending, Signals};
+use dragstrip_loadgen::driver::{self, ClockAnchor, CpuTime, Ending, ProgressLines, Signals, Stopper};
 use dragstrip_loadgen::wire::connect;
 use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
 /// Longest wait for requests in flight once the run is to stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Timers of the event loop are good to a millisecond; the rest before the line is waited out finely.
-const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
-
 /// Runs the load on a multi-threaded runtime of its own. Whatever happens after
-/// the runtime stands, the report says how it ended and what was done until then.
+/// the runtime stands, the report has how it ended and what was done until then.
 pub fn run_to_end(configuration: &Configuration, plan: &LibraryPlan) -> std::io::Result<Report> {
     let threads = Arc::new(RuntimeThreads::default());
     let numbers = ShardNumbers::default();
@@ -49,7 +47,7 @@ pub fn run_to_end(configuration: &Configuration, plan: &LibraryPlan) -> std::io:
         .enable_all()
         .build()?;
     let report = runtime.block_on(run(configuration, plan, &threads));
-    // A name resolution that never ends must not hold up the exit.
+    // A name resolution that never ends must not delay the exit.
     runtime.shutdown_background();
     Ok(report)
 }
@@ -63,7 +61,7 @@ async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &Runtim
         }
     };
     let mut gathered = Gathered::new(Arc::clone(&counters));
-    let mut conductor = Conductor { configuration, plan, threads, counters };
+    let conductor = Conductor { configuration, plan, threads, counters, stop: Arc::default() };
     let ending = match conductor.conduct(&mut gathered).await {
         Ok(()) => Ending::Completed,
         Err(ending) => ending,
@@ -71,36 +69,44 @@ async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &Runtim
     assemble::report(configuration, plan, &gathered, ending)
 }
 
-/// The prepared work.
-enum Running {
-    Tasks(JoinSet<Result<(), LibraryError>>, watch::Sender<Option<Instant>>),
+/// Work that is ready to start.
+enum Ready {
+    Tasks(Vec<LoadTask>),
     Batches(Box<BatchLoader>),
 }
+
+/// Work under way; batches return the times of the measured ones.
+type Running = JoinSet<Result<Vec<Duration>, LibraryError>>;
 
 struct Conductor<'a> {
     configuration: &'a Configuration,
     plan: &'a LibraryPlan,
     threads: &'a RuntimeThreads,
     counters: Arc<Counters>,
+    /// Set to end the work after its current requests.
+    stop: Arc<AtomicBool>,
 }
 
 impl Conductor<'_> {
-    async fn conduct(&mut self, gathered: &mut Gathered) -> Result<(), Ending> {
+    async fn conduct(&self, gathered: &mut Gathered) -> Result<(), Ending> {
         let mut signals = Signals::listen().map_err(|error| self.client("listen for signals", &error))?;
         driver::allow_open_files(self.plan.pool_size)
             .map_err(|error| self.client("open so many connections", &error))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let running = tokio::select! {
+        let (losses, mut lost) = mpsc::unbounded_channel();
+        let watch = PoolWatch { pings: Arc::clone(&gathered.pings), losses: Losses(losses) };
+        let ready = async {
+            let ready = self.prepare(gathered, &watch).await?;
+            Ok((ready, self.wait_at_line(gathered).await))
+        };
+        let (ready, origin) = tokio::select! {
             biased;
             stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
-            prepared = self.prepare(gathered, &stop) => prepared?,
+            ready = ready => ready?,
         };
-        let origin = tokio::select! {
-            biased;
-            stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
-            origin = self.wait_at_line(gathered) => origin,
-        };
-        self.load(running, origin, &stop, &mut signals, gathered).await
+        let mut running = self.start(ready, origin);
+        let outcome = self.watch_over(&mut running, origin, &mut signals, &mut lost, gathered).await;
+        running.shutdown().await;
+        outcome
     }
 
     fn client(&self, step: &str, problem: &dyn std::fmt::Display) -> Ending {
@@ -108,119 +114,79 @@ impl Conductor<'_> {
     }
 
     fn broken(&self, error: &LibraryError) -> Ending {
-        Ending::Failed(error.failure(self.plan.library, &self.configuration.target()))
+        Ending::Failed(error.failure(self.configuration.target()))
     }
 
-    async fn prepare(&self, gathered: &mut Gathered, stop: &Arc<AtomicBool>) -> Result<Running, Ending> {
-        gathered.addresses = connect::addresses(self.configuration).await.map_err(Ending::Failed)?;
-        let connecting = Links::connect(self.configuration, self.plan, &gathered.pool).await;
-        let links = connecting.map_err(|error| self.broken(&error))?;
-        match self.plan.work {
-            Work::Tasks(work) => self.prepare_tasks(work, &links, stop),
-            Work::Batches(work) => self.prepare_batches(work, links, stop).await,
-        }
-    }
-
-    fn prepare_tasks(
-        &self,
-        work: TaskWork,
-        links: &Links,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Running, Ending> {
-        let shared = Arc::new(SharedWork::new(work, Arc::clone(&self.counters), Arc::clone(stop)));
-        let value = tasks::value(self.configuration);
-        let (start, started) = watch::channel(None);
-        let mut tasks = JoinSet::new();
-        for index in 0..work.tasks {
-            let (shared, link) = (Arc::clone(&shared), links.take_turn(index));
-            let task = LoadTask::new(self.configuration, shared, link, value.clone(), index)
-                .map_err(|error| self.client("draw keys", &error))?;
-            tasks.spawn(task.run(started.clone()));
-        }
-        Ok(Running::Tasks(tasks, start))
-    }
-
-    async fn prepare_batches(
-        &self,
-        work: BatchWork,
-        links: Links,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Running, Ending> {
+    async fn prepare(&self, gathered: &mut Gathered, watch: &PoolWatch) -> Result<Ready, Ending> {
         let configuration = self.configuration;
-        let mut loader = BatchLoader {
-            work,
-            items: batches::items(
-                work,
-                stream(configuration.seed, configuration.crowd, Purpose::Requests, 0),
-            )
-            .into(),
-            links,
-            counters: Arc::clone(&self.counters),
-            stop: Arc::clone(stop),
-            turns: 0,
-        };
-        if work.operation == BatchOperation::Mget {
-            loader.preload().await.map_err(|error| self.broken(&error))?;
+        gathered.addresses = connect::addresses(configuration).await.map_err(Ending::Failed)?;
+        let links = clients::connect::connect(configuration, self.plan, watch).await;
+        let links = links.map_err(|error| self.broken(&error))?;
+        match self.plan.work {
+            Work::Tasks(work) => self.tasks(work, &links).map(Ready::Tasks),
+            Work::Batches(work) => {
+                let random = stream(configuration.seed, configuration.crowd, Purpose::Requests, 0);
+                let mut loader = BatchLoader {
+                    work,
+                    items: batches::items(work, random).into(),
+                    links,
+                    counters: Arc::clone(&self.counters),
+                    stop: Arc::clone(&self.stop),
+                    turns: 0,
+                };
+                if work.operation == BatchOperation::Mget {
+                    loader.preload().await.map_err(|error| self.broken(&error))?;
+                }
+                Ok(Ready::Batches(Box::new(loader)))
+            }
         }
-        Ok(Running::Batches(Box::new(loader)))
+    }
+
+    fn tasks(&self, work: TaskWork, links: &[Link]) -> Result<Vec<LoadTask>, Ending> {
+        let (counters, stop) = (Arc::clone(&self.counters), Arc::clone(&self.stop));
+        let shared = Arc::new(SharedWork { work, counters, taken: AtomicU64::new(0), stop });
+        let value: Bytes = vec![b'x'; self.configuration.data_bytes].into();
+        let task = |(index, link): (usize, &Link)| {
+            LoadTask::new(self.configuration, Arc::clone(&shared), link.clone(), value.clone(), index)
+        };
+        let tasks = (0..work.tasks).zip(links.iter().cycle()).map(task);
+        tasks.collect::<Result<_, _>>().map_err(|error| self.client("draw keys", &error))
     }
 
     /// Waits for the wanted start, or not at all if it has passed, and returns
     /// the instant at which the load begins.
     async fn wait_at_line(&self, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
-        let now = gathered.clock.instant();
-        let wanted = self.configuration.specification.start_at_unix_nanos;
-        let line = wanted.and_then(|nanos| gathered.clock.instant_at(nanos)).unwrap_or(now);
+        let line = gathered.clock.line(self.configuration.specification.start_at_unix_nanos);
         gathered.line = Some(line);
-        if let Some(coarse) = line.checked_sub(COARSE_WAIT_MARGIN) {
-            sleep_until(coarse.into()).await;
-        }
-        while Instant::now() < line {
-            std::hint::spin_loop();
-        }
-        line.max(now)
+        driver::wait_until(line).await;
+        line.max(gathered.clock.instant())
     }
 
-    async fn load(
-        &self,
-        running: Running,
-        origin: Instant,
-        stop: &AtomicBool,
-        signals: &mut Signals,
-        gathered: &mut Gathered,
-    ) -> Result<(), Ending> {
-        let mut work = JoinSet::new();
-        match running {
-            Running::Tasks(tasks, start) => {
-                let measured_from = self.counters.measure_from(origin + self.configuration.warmup);
-                start.send_replace(Some(measured_from));
-                work.spawn(async move {
-                    // Dropped with this future, which ends every task.
-                    let mut tasks = tasks;
-                    while let Some(ended) = tasks.join_next().await {
-                        ended.map_err(WorkError::Join)?.map_err(WorkError::Library)?;
-                    }
-                    Ok(Vec::new())
-                });
+    fn start(&self, ready: Ready, origin: Instant) -> Running {
+        let mut running = JoinSet::new();
+        let warmup = self.configuration.warmup;
+        match ready {
+            Ready::Tasks(tasks) => {
+                let measured_from = self.counters.measure_from(origin + warmup);
+                for task in tasks {
+                    running.spawn(async move { task.run(measured_from).await.map(|()| Vec::new()) });
+                }
             }
-            Running::Batches(mut loader) => {
-                let warmup = self.configuration.warmup;
-                work.spawn(async move { loader.run(warmup).await.map_err(WorkError::Library) });
+            Ready::Batches(mut loader) => {
+                running.spawn(async move { loader.run(warmup).await });
             }
         }
-        let outcome = self.watch_over(&mut work, origin, stop, signals, gathered).await;
-        work.shutdown().await;
-        outcome
+        running
     }
 
     /// Waits until the work is done, fails, falls silent or is to stop.
     async fn watch_over(
         &self,
-        work: &mut JoinSet<Result<Vec<Duration>, WorkError>>,
+        running: &mut Running,
         origin: Instant,
-        stop: &AtomicBool,
         signals: &mut Signals,
+        lost: &mut UnboundedReceiver<LibraryError>,
         gathered: &mut Gathered,
     ) -> Result<(), Ending> {
         let limit = self.configuration.response_timeout;
@@ -230,35 +196,19 @@ impl Conductor<'_> {
         let mut progress = ProgressLines::new(self.configuration.progress_interval, origin);
         let mut silence = Silence { answers: self.counters.answers(), since: Instant::now() };
         let mut baseline = None;
-        let losses = gathered.pool.losses.clone();
         let outcome = loop {
             tokio::select! {
                 biased;
-                stopper = signals.next() => {
-                    stop.store(true, Ordering::Relaxed);
-                    // What has not ended by then is cut off; its requests stay unanswered in the counts.
-                    let drained = timeout(STOP_GRACE.min(limit), work.join_next()).await;
-                    if let Ok(Some(ended)) = drained {
-                        gathered.batch_times = self.ended_well(ended)?;
-                    }
-                    break Err(Ending::Interrupted(stopper));
-                }
+                stopper = signals.next() => break self.stop(running, stopper, gathered).await,
                 () = self.counters.measuring(), if baseline.is_none() => {
                     baseline = Some(CpuBaseline::take(self.threads, self.configuration.threads));
                 }
-                joined = work.join_next() => match joined.map(|ended| self.ended_well(ended)) {
-                    Some(Ok(times)) => {
-                        gathered.batch_times = times;
-                        break Ok(());
-                    }
-                    Some(Err(ending)) => break Err(ending),
-                    None => break Ok(()),
-                },
-                lost = losses.lost() => break Err(self.broken(&lost)),
+                ended = self.until_done(running, gathered) => break ended,
+                Some(lost) = lost.recv() => break Err(self.broken(&lost)),
                 _ = tick.tick() => {
                     let seconds = silence.lasts(self.counters.answers()).as_secs_f64();
                     if seconds >= limit.as_secs_f64() {
-                        break Err(self.broken(&LibraryError::Silent { seconds }));
+                        break Err(self.broken(&LibraryError::Silent(seconds)));
                     }
                 }
                 () = progress.next() => {
@@ -275,15 +225,29 @@ impl Conductor<'_> {
         outcome
     }
 
-    fn ended_well(
+    /// Ends the work. What has not ended after a while is cut off; its requests stay unanswered
+    /// in the counts.
+    async fn stop(
         &self,
-        ended: Result<Result<Vec<Duration>, WorkError>, JoinError>,
-    ) -> Result<Vec<Duration>, Ending> {
-        match ended {
-            Ok(Ok(times)) => Ok(times),
-            Ok(Err(WorkError::Library(error))) => Err(self.broken(&error)),
-            Ok(Err(WorkError::Join(error))) | Err(error) => Err(self.client("run the load", &error)),
+        running: &mut Running,
+        stopper: Stopper,
+        gathered: &mut Gathered,
+    ) -> Result<(), Ending> {
+        self.stop.store(true, Ordering::Relaxed);
+        let grace = STOP_GRACE.min(self.configuration.response_timeout);
+        match timeout(grace, self.until_done(running, gathered)).await {
+            Ok(Err(ending)) => Err(ending),
+            Ok(Ok(())) | Err(_) => Err(Ending::Interrupted(stopper)),
         }
+    }
+
+    /// Waits until all work is done. Each call goes on where an abandoned one stopped.
+    async fn until_done(&self, running: &mut Running, gathered: &mut Gathered) -> Result<(), Ending> {
+        while let Some(ended) = running.join_next().await {
+            let ended = ended.map_err(|error| self.client("run the load", &error))?;
+            gathered.batch_times.extend(ended.map_err(|error| self.broken(&error))?);
+        }
+        Ok(())
     }
 }
 
@@ -322,10 +286,4 @@ impl CpuBaseline {
         let after = threads.cpu_times(self.thread_count);
         (process, cpu_threads::used(&self.threads, &after, self.at.elapsed()))
     }
-}
-
-/// Why the work ended early.
-enum WorkError {
-    Library(LibraryError),
-    Join(JoinError),
 }

@@ -4,24 +4,26 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dragstrip_loadgen::workload::keys::{KeyError, KeyPattern, KeyPicker, Share};
+use dragstrip_crds::workload::KeyPattern;
+use dragstrip_loadgen::workload::keys::{KeyError, KeyPicker, KeySpace, Share};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 
 const DRAWS: u32 = 5_000_000;
 
 fn main() -> Result<(), KeyError> {
-    let gaussian = KeyPattern::Gaussian { median: 5e6, deviation: 1e6 };
-    for (name, pattern) in [
-        ("uniform", KeyPattern::Uniform),
-        ("sequential", KeyPattern::Sequential),
-        ("gaussian", gaussian),
-        ("zipfian 0.5", KeyPattern::Zipfian { exponent: 0.5 }),
-        ("zipfian 0.99", KeyPattern::Zipfian { exponent: 0.99 }),
-        ("zipfian 1", KeyPattern::Zipfian { exponent: 1.0 }),
-        ("zipfian 2", KeyPattern::Zipfian { exponent: 2.0 }),
+    for (name, pattern, zipf_exponent) in [
+        ("uniform", KeyPattern::Uniform, 1.0),
+        ("sequential", KeyPattern::Sequential, 1.0),
+        ("gaussian", KeyPattern::Gaussian, 1.0),
+        ("zipfian 0.5", KeyPattern::Zipfian, 0.5),
+        ("zipfian 0.99", KeyPattern::Zipfian, 0.99),
+        ("zipfian 1", KeyPattern::Zipfian, 1.0),
+        ("zipfian 2", KeyPattern::Zipfian, 2.0),
     ] {
-        let mut picker = KeyPicker::new(pattern, 0, 9_999_999, Share { index: 0, connections: 1 })?;
+        let space =
+            KeySpace { prefix: String::new(), minimum: 0, maximum: 9_999_999, pattern, zipf_exponent };
+        let mut picker = KeyPicker::new(&space, Share { index: 0, connections: 1 })?;
         let mut random = SmallRng::seed_from_u64(1);
         let begin = Instant::now();
         for _ in 0..DRAWS {

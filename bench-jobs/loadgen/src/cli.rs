@@ -1,12 +1,13 @@
 //! The command line of both load generators, and the steps around a run: reads the
-//! specification and the password, opens the report's file before the run, writes report and
-//! summary after it, and ends with the exit code that says how it went.
+//! specification and the password, opens the report's file before the run, and writes report and
+//! summary after it.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use dragstrip_results::protocol::PASSWORD_VARIABLE;
 use thiserror::Error;
 
 use crate::configuration::SpecificationError;
@@ -14,9 +15,6 @@ use crate::counts::exit;
 use crate::counts::output::{self, JsonOutput};
 use crate::counts::report::Report;
 use crate::specification::Specification;
-
-/// Environment variable that holds the password.
-pub(crate) const PASSWORD_VARIABLE: &str = dragstrip_results::protocol::PASSWORD_VARIABLE;
 
 #[derive(Debug, Parser)]
 #[command(version, after_long_help = exit::HELP, arg_required_else_help = true)]
@@ -32,7 +30,7 @@ struct Arguments {
 enum Command {
     /// Run the load that a specification describes.
     ///
-    /// The password of the server, if it wants one, comes from the environment variable
+    /// Put the server's password, if it needs one, into the environment variable
     /// `DRAGSTRIP_PASSWORD`.
     Run {
         /// File that holds the specification in JSON, or - to read standard input.

@@ -2,27 +2,26 @@
 //! its final type. Pure.
 
 use std::fmt;
-use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use dragstrip_crds::units::Period;
-use dragstrip_crds::workload::{self, LoadgenSpec};
+use dragstrip_crds::units::{Decimal, Period};
+use dragstrip_crds::workload::{Client, KeyPattern, LoadgenSpec, OperationName};
+use dragstrip_results::protocol::PASSWORD_VARIABLE;
 use thiserror::Error;
 
-use crate::cli::PASSWORD_VARIABLE;
 use crate::specification::{Server, Specification, Task};
 use crate::wire::outgoing::SHARED_VALUE_BYTES;
-use crate::workload::keys::{KeyError, KeyPattern, KeyPicker, Share};
+use crate::workload::keys::{KeyPicker, KeySpace, MISSING_PREFIX, Share};
 use crate::workload::mix::Cycle;
-use crate::workload::operations::{MAXIMUM_VALUE_BYTES, OperationError, OperationKind, OperationSpec};
-use crate::workload::requests::MISSING_PREFIX;
-use crate::workload::schedule::{Arrival, Schedule};
+use crate::workload::operations::{OperationSpec, VALUE_BYTES, within};
 use crate::workload::streams::Crowd;
 
 /// Text before the key number when none is declared.
 const DEFAULT_PREFIX: &str = "dragstrip-";
 /// Exponent of the Zipfian pattern when none is declared, the same as in YCSB.
 const DEFAULT_ZIPF_EXPONENT: f64 = 0.99;
+/// Largest key number, count or rate, as a manifest may declare it.
+const LARGEST: i64 = 1_000_000_000_000_000;
 /// Longest request batch, so that its buffer stays within memory.
 const MAXIMUM_BATCH_BYTES: u64 = 1 << 30;
 /// Bytes that a key and a value need besides the prefix and themselves, at most.
@@ -45,24 +44,11 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Which keys are used.
-#[derive(Clone, Debug)]
-pub struct KeySpace {
-    /// Text before the key number.
-    pub prefix: String,
-    /// Lowest key number.
-    pub minimum: u64,
-    /// Highest key number, included.
-    pub maximum: u64,
-    /// How key numbers are chosen.
-    pub pattern: KeyPattern,
-}
-
 /// When a connection has done its part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Limit {
     /// After this many requests on each connection, or of all tasks of a client library.
-    Requests(NonZeroU64),
+    Requests(u64),
     /// After one pass over the connection's share of the key space.
     AllKeys,
     /// At the first batch boundary after this time from the start.
@@ -92,8 +78,6 @@ pub struct Configuration {
     pub limit: Limit,
     /// Time of load before the measured window.
     pub warmup: Duration,
-    /// Rate of an open loop; none is a closed loop.
-    pub schedule: Option<Schedule>,
     /// How long the replies of an open loop are awaited after the end of its schedule.
     pub drain: Duration,
     /// Seed of all random draws.
@@ -110,80 +94,55 @@ pub struct Configuration {
     pub detail_interval: Option<Duration>,
 }
 
-/// Why a specification cannot be carried out; each message names the field.
+/// Why a specification cannot be carried out: field and remedy.
 #[derive(Debug, Error)]
-pub enum SpecificationError {
-    /// A number is out of its range.
-    #[error("{field} must be {expected}")]
-    OutOfRange {
-        /// The field.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// Fields contradict each other, or the server cannot do what they declare.
-    #[error("{0}")]
-    Contradiction(String),
-    /// An operation is not usable.
-    #[error("loadgen.operations[{place}]: {source}")]
-    Operation {
-        /// Its place, from 0.
-        place: usize,
-        /// What is wrong with it.
-        source: OperationError,
-    },
-    /// The keys cannot be drawn.
-    #[error("loadgen.keyMinimum, loadgen.keyMaximum and loadgen.keyPattern: {0}")]
-    Keys(#[from] KeyError),
-    /// The user has no password.
-    #[error("server.username needs a password, in the environment variable {PASSWORD_VARIABLE}")]
-    MissingPassword,
-    /// The password is empty.
-    #[error("the environment variable {PASSWORD_VARIABLE} is empty")]
-    EmptyPassword,
-    /// Batches would be too large.
-    #[error(
-        "a batch of {pipeline} requests would exceed 1 GiB: lower loadgen.pipeline, keys or the size of values"
-    )]
-    BatchTooLarge {
-        /// Requests of a batch.
-        pipeline: usize,
-    },
+#[error("{0}")]
+pub struct SpecificationError(String);
+
+impl From<String> for SpecificationError {
+    fn from(problem: String) -> Self {
+        Self(problem)
+    }
 }
 
-use SpecificationError::{Contradiction, OutOfRange};
+/// Refuses a specification if `wrong`.
+pub fn refuse_if(wrong: bool, problem: &str) -> Result<(), SpecificationError> {
+    if wrong { Err(SpecificationError(problem.to_owned())) } else { Ok(()) }
+}
 
 impl Configuration {
     /// Validates a specification.
     pub fn new(specification: Specification, password: Option<String>) -> Result<Self, SpecificationError> {
         let load = &specification.loadgen;
-        check_socket(&specification.server)?;
         if specification.task == Task::Load
             && let Some(problem) = load.problem(specification.server.cluster)
         {
-            return Err(Contradiction(problem));
+            return Err(problem.into());
         }
-        if specification.client_index >= specification.clients {
-            return Err(OutOfRange { field: "clientIndex", expected: "less than clients" });
-        }
+        refuse_if(
+            specification.client_index >= specification.clients,
+            "clientIndex must be less than clients",
+        )?;
+        let rate = load.rate.as_ref().map_or(1, |rate| rate.operations_per_second);
+        within::<i64>("loadgen.rate.operationsPerSecond", rate, 1..=LARGEST)?;
         let duration = |period: &Option<Period>, default| {
             period.as_ref().map_or(Duration::from_secs(default), Period::duration)
         };
         let progress_interval = specification.progress_interval.as_ref().map(Period::duration);
         let crowd = Crowd { index: specification.client_index, processes: specification.clients };
+        let connections = load.connections_per_thread.into();
         let configuration = Self {
             credentials: credentials(specification.server.username.as_ref(), password)?,
-            threads: count("loadgen.threads", load.threads)?,
-            connections_per_thread: count("loadgen.connectionsPerThread", load.connections_per_thread)?,
+            threads: within("loadgen.threads", load.threads.into(), 1..=1024)?,
+            connections_per_thread: within("loadgen.connectionsPerThread", connections, 1..=10_000)?,
             operations: operations(&specification)?,
             keys: keys(&specification, crowd)?,
-            data_bytes: value_size(load.data_size)?,
-            pipeline: count("loadgen.pipeline", load.pipeline)?,
+            data_bytes: within("loadgen.dataSize", load.data_size, VALUE_BYTES)?,
+            pipeline: within("loadgen.pipeline", load.pipeline.into(), 1..=10_000)?,
             limit: limit(&specification)?,
             warmup: duration(&specification.warmup, 0),
-            schedule: schedule(load)?,
             drain: duration(&specification.drain, 5),
-            seed: whole("loadgen.seed", load.seed.unwrap_or_default())?,
+            seed: within("loadgen.seed", load.seed.unwrap_or_default(), 0..=LARGEST)?,
             crowd,
             connect_timeout: duration(&specification.connect_timeout, 5),
             response_timeout: duration(&specification.response_timeout, 10),
@@ -191,7 +150,9 @@ impl Configuration {
             detail_interval: progress_interval.filter(|_| specification.progress_detail),
             specification,
         };
-        configuration.fit_verification().checked_sizes()
+        let configuration = configuration.fit_verification();
+        configuration.check_sizes()?;
+        Ok(configuration)
     }
 
     /// Validates a specification of the generator's own client.
@@ -200,12 +161,10 @@ impl Configuration {
         password: Option<String>,
     ) -> Result<Self, SpecificationError> {
         let load = &specification.loadgen;
-        if load.client != workload::Client::Raw || load.library.is_some() || load.batch.is_some() {
-            return Err(Contradiction(
-                "loadgen.client must be Raw, without library and batch: dragstrip-clients measures client libraries"
-                    .into(),
-            ));
-        }
+        refuse_if(
+            load.client != Client::Raw || load.library.is_some() || load.batch.is_some(),
+            "loadgen.client must be Raw, without library and batch: dragstrip-clients measures client libraries",
+        )?;
         let configuration = Self::new(specification, password)?;
         configuration.check_keys(configuration.connections() as u64)?;
         Ok(configuration)
@@ -215,7 +174,8 @@ impl Configuration {
     /// is the smallest.
     pub fn check_keys(&self, clients: u64) -> Result<(), SpecificationError> {
         let share = Share { index: clients.saturating_sub(1), connections: clients };
-        KeyPicker::new(self.keys.pattern, self.keys.minimum, self.keys.maximum, share)?;
+        let picker = KeyPicker::new(&self.keys, share);
+        picker.map_err(|error| format!("loadgen.keyMinimum and loadgen.keyMaximum: {error}"))?;
         Ok(())
     }
 
@@ -240,23 +200,21 @@ impl Configuration {
         self.threads * self.connections_per_thread
     }
 
-    /// The server's name for messages.
+    /// The server's `host:port`.
     pub fn target(&self) -> String {
         self.server().name()
     }
 
     /// The sequence in which the operations are sent: a ratio in rows, a mix evenly spread.
     pub(crate) fn cycle(&self) -> Cycle {
-        let weights: Vec<u64> =
-            self.operations.iter().map(|operation| u64::from(operation.weight.get())).collect();
+        let weights: Vec<u64> = self.operations.iter().map(|operation| operation.weight).collect();
         if self.load().operations.is_empty() { Cycle::in_a_row(&weights) } else { Cycle::spread(&weights) }
     }
 
     /// Verification divides the keys over all connections; none may be left without.
     fn fit_verification(mut self) -> Self {
         if self.verifies_keys() {
-            let keys = self.keys.maximum.saturating_sub(self.keys.minimum).saturating_add(1);
-            let keys = usize::try_from(keys).unwrap_or(usize::MAX);
+            let keys = usize::try_from(self.keys.keys()).unwrap_or(usize::MAX);
             self.threads = self.threads.min(keys);
             self.connections_per_thread = self.connections_per_thread.min(keys / self.threads.max(1));
             self.pipeline = self.pipeline.max(VERIFY_PIPELINE);
@@ -265,114 +223,74 @@ impl Configuration {
     }
 
     /// Batches are encoded in memory, large values excepted.
-    fn checked_sizes(self) -> Result<Self, SpecificationError> {
+    fn check_sizes(&self) -> Result<(), SpecificationError> {
         let key = (self.keys.prefix.len() + MISSING_PREFIX.len()) as u64 + REQUEST_OVERHEAD_BYTES;
         let largest = self.operations.iter().map(|operation| {
             let value = operation.data_bytes.unwrap_or(self.data_bytes);
             let copied = value < SHARED_VALUE_BYTES && operation.kind.has_data();
             operation.keys_per_command().max(1) as u64 * 2 * (key + if copied { value as u64 } else { 0 })
         });
-        if largest.max().unwrap_or(0).saturating_mul(self.pipeline as u64) > MAXIMUM_BATCH_BYTES {
-            return Err(SpecificationError::BatchTooLarge { pipeline: self.pipeline });
-        }
-        Ok(self)
+        refuse_if(
+            largest.max().unwrap_or(0).saturating_mul(self.pipeline as u64) > MAXIMUM_BATCH_BYTES,
+            "a batch would exceed 1 GiB: lower loadgen.pipeline, keys or the size of values",
+        )
     }
-}
-
-fn check_socket(server: &Server) -> Result<(), SpecificationError> {
-    if server.unix_socket.is_some() && (server.tls.is_some() || server.cluster) {
-        return Err(Contradiction(
-            "server.unixSocket cannot be combined with server.tls or server.cluster".into(),
-        ));
-    }
-    Ok(())
-}
-
-fn count(field: &'static str, number: i32) -> Result<usize, SpecificationError> {
-    let number = usize::try_from(number).ok().filter(|number| *number > 0);
-    number.ok_or(OutOfRange { field, expected: "greater than 0" })
-}
-
-fn whole(field: &'static str, number: i64) -> Result<u64, SpecificationError> {
-    u64::try_from(number).map_err(|_| OutOfRange { field, expected: "0 or more" })
-}
-
-fn value_size(bytes: i64) -> Result<usize, SpecificationError> {
-    let size = usize::try_from(bytes).ok().filter(|size| (1..=MAXIMUM_VALUE_BYTES).contains(size));
-    size.ok_or(OutOfRange { field: "loadgen.dataSize", expected: "from 1 to 536870912 (512 MiB)" })
 }
 
 fn credentials(
     username: Option<&String>,
     password: Option<String>,
 ) -> Result<Option<Credentials>, SpecificationError> {
-    match password {
-        Some(password) if password.is_empty() => Err(SpecificationError::EmptyPassword),
-        Some(password) => Ok(Some(Credentials { username: username.cloned(), password })),
-        None if username.is_some() => Err(SpecificationError::MissingPassword),
-        None => Ok(None),
-    }
+    let variable = format!("the environment variable {PASSWORD_VARIABLE}");
+    refuse_if(password.as_ref().is_some_and(String::is_empty), &format!("{variable} is empty"))?;
+    let missing = username.is_some() && password.is_none();
+    refuse_if(missing, &format!("server.username needs a password, in {variable}"))?;
+    Ok(password.map(|password| Credentials { username: username.cloned(), password }))
 }
 
 fn operations(specification: &Specification) -> Result<Vec<OperationSpec>, SpecificationError> {
-    match specification.task {
-        Task::WriteKeys => return Ok(vec![OperationSpec::of(OperationKind::Set, NonZeroU32::MIN)]),
-        Task::VerifyKeys => return Ok(vec![OperationSpec::of(OperationKind::Exists, NonZeroU32::MIN)]),
-        Task::Load => {}
-    }
-    let declared = &specification.loadgen.operations;
-    if declared.is_empty() {
-        return ratio(&specification.loadgen.ratio);
-    }
+    let load = &specification.loadgen;
     let read = |(place, declared)| {
-        OperationSpec::declared(declared).map_err(|source| SpecificationError::Operation { place, source })
+        OperationSpec::declared(declared)
+            .map_err(|problem| format!("loadgen.operations[{place}]: {problem}").into())
     };
-    declared.iter().enumerate().map(read).collect()
+    match specification.task {
+        Task::WriteKeys => Ok(vec![OperationSpec::of(OperationName::Set, 1)]),
+        Task::VerifyKeys => Ok(vec![OperationSpec::of(OperationName::Exists, 1)]),
+        Task::Load if load.operations.is_empty() => ratio(&load.ratio),
+        Task::Load => load.operations.iter().enumerate().map(read).collect(),
+    }
 }
 
 fn ratio(text: &str) -> Result<Vec<OperationSpec>, SpecificationError> {
     let numbers = text.split_once(':').and_then(|(sets, gets)| {
-        Some([(OperationKind::Set, sets.parse().ok()?), (OperationKind::Get, gets.parse().ok()?)])
+        Some([(OperationName::Set, sets.parse::<u32>().ok()?), (OperationName::Get, gets.parse().ok()?)])
     });
-    let sent = numbers.into_iter().flatten();
-    let sent = sent.filter_map(|(kind, count)| Some(OperationSpec::of(kind, NonZeroU32::new(count)?)));
-    let operations: Vec<_> = sent.collect();
-    if operations.is_empty() {
-        let expected = "SETs:GETs, two whole numbers that are not both 0, such as 1:10";
-        return Err(OutOfRange { field: "loadgen.ratio", expected });
-    }
+    let sent = numbers.into_iter().flatten().filter(|(_, weight)| *weight > 0);
+    let operations: Vec<_> = sent.map(|(name, weight)| OperationSpec::of(name, weight.into())).collect();
+    let problem = "loadgen.ratio must be SETs:GETs, two whole numbers that are not both 0, such as 1:10";
+    refuse_if(operations.is_empty(), problem)?;
     Ok(operations)
 }
 
 /// The keys; of sequential ones this process has its own part, where there are enough.
 fn keys(specification: &Specification, crowd: Crowd) -> Result<KeySpace, SpecificationError> {
     let load = &specification.loadgen;
-    let minimum = whole("loadgen.keyMinimum", load.key_minimum)?;
-    let maximum = whole("loadgen.keyMaximum", load.key_maximum)?;
-    if minimum > maximum {
-        return Err(KeyError::EmptyRange { minimum, maximum }.into());
-    }
-    let pattern = match load.key_pattern {
-        _ if specification.task != Task::Load => KeyPattern::Sequential,
-        workload::KeyPattern::Uniform => KeyPattern::Uniform,
-        workload::KeyPattern::Sequential => KeyPattern::Sequential,
-        workload::KeyPattern::Gaussian => KeyPattern::gaussian(minimum, maximum),
-        workload::KeyPattern::Zipfian => KeyPattern::Zipfian {
-            exponent: load
-                .zipf_exponent
-                .as_ref()
-                .map_or(DEFAULT_ZIPF_EXPONENT, dragstrip_crds::units::Decimal::value),
-        },
+    let is_load = specification.task == Task::Load;
+    let exponent = load.zipf_exponent.as_ref().map_or(DEFAULT_ZIPF_EXPONENT, Decimal::value);
+    refuse_if(!(0.01..=10.0).contains(&exponent), "loadgen.zipfExponent must be from 0.01 to 10")?;
+    let mut keys = KeySpace {
+        prefix: load.key_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.into()),
+        minimum: within("loadgen.keyMinimum", load.key_minimum, 0..=LARGEST)?,
+        maximum: within("loadgen.keyMaximum", load.key_maximum, 0..=LARGEST)?,
+        pattern: if is_load { load.key_pattern } else { KeyPattern::Sequential },
+        zipf_exponent: exponent,
     };
-    let prefix = load.key_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.into());
-    let mut keys = KeySpace { prefix, minimum, maximum, pattern };
+    refuse_if(keys.minimum > keys.maximum, "loadgen.keyMaximum must not be below loadgen.keyMinimum")?;
     let processes = u64::from(crowd.processes);
-    if specification.task == Task::Load
-        && pattern == KeyPattern::Sequential
-        && maximum - minimum >= processes - 1
-    {
-        let (first, own) =
-            Share { index: crowd.index.into(), connections: processes }.of_range(minimum, maximum);
+    if is_load && keys.pattern == KeyPattern::Sequential && keys.keys() >= processes {
+        let share = Share { index: crowd.index.into(), connections: processes };
+        let (first, own) = share.of_range(keys.minimum, keys.maximum);
         (keys.minimum, keys.maximum) = (first, first + own - 1);
     }
     Ok(keys)
@@ -383,32 +301,21 @@ fn limit(specification: &Specification) -> Result<Limit, SpecificationError> {
     if specification.task != Task::Load {
         return Ok(Limit::AllKeys);
     }
-    let total = load.library.as_ref().and_then(|library| library.total_requests);
-    match (&load.duration, load.requests_per_connection.filter(|_| load.library.is_none()), total) {
-        (Some(duration), None, None) => Ok(Limit::Duration(duration.duration())),
-        (None, Some(requests), None) | (None, None, Some(requests)) => u64::try_from(requests)
-            .ok()
-            .and_then(NonZeroU64::new)
-            .map(Limit::Requests)
-            .ok_or(OutOfRange { field: "the number of requests", expected: "greater than 0" }),
-        _ => Err(Contradiction(
+    let requests = match &load.library {
+        Some(library) => library.total_requests,
+        None => load.requests_per_connection,
+    };
+    match (&load.duration, requests) {
+        (Some(duration), None) => Ok(Limit::Duration(duration.duration())),
+        (None, Some(requests)) => {
+            Ok(Limit::Requests(within("the number of requests", requests, 1..=LARGEST)?))
+        }
+        _ => Err(SpecificationError(
             "set exactly one of loadgen.duration and loadgen.requestsPerConnection (for a client library \
              loadgen.library.totalRequests): how long to measure, or how much"
                 .into(),
         )),
     }
-}
-
-fn schedule(load: &LoadgenSpec) -> Result<Option<Schedule>, SpecificationError> {
-    let Some(rate) = &load.rate else { return Ok(None) };
-    if rate.operations_per_second <= 0 {
-        return Err(OutOfRange { field: "loadgen.rate.operationsPerSecond", expected: "greater than 0" });
-    }
-    let arrival = match rate.arrival {
-        workload::ArrivalSchedule::Fixed => Arrival::Fixed,
-        workload::ArrivalSchedule::Poisson => Arrival::Poisson,
-    };
-    Ok(Some(Schedule { operations_per_second: rate.operations_per_second as f64, arrival }))
 }
 
 /// The configuration of a specification in short notation, for the tests of other modules.
@@ -428,10 +335,10 @@ mod tests {
         let words = "server.host=h ratio=2:3 keyMinimum=5 keyMaximum=9 keyPattern=Gaussian dataSize=10 pipeline=7 \
             duration=1m30s seed=4 connectionsPerThread=2";
         let configuration = example(words, &[]).unwrap();
-        let weights: Vec<u32> = configuration.operations.iter().map(|it| it.weight.get()).collect();
+        let weights: Vec<u64> = configuration.operations.iter().map(|it| it.weight).collect();
         assert_eq!((weights, configuration.data_bytes), (vec![2, 3], 10));
         assert_eq!(configuration.limit, Limit::Duration(Duration::from_secs(90)));
-        assert_eq!(configuration.keys.pattern, KeyPattern::Gaussian { median: 7.0, deviation: 5.0 / 6.0 });
+        assert_eq!((configuration.keys.pattern, configuration.keys.keys()), (KeyPattern::Gaussian, 5));
         assert_eq!((configuration.target().as_str(), configuration.progress_interval), ("h:6379", None));
     }
 
@@ -440,25 +347,23 @@ mod tests {
         for (words, reason) in [
             ("", "exactly one of loadgen.duration and loadgen.requestsPerConnection"),
             ("requestsPerConnection=1 duration=1s", "exactly one of"),
-            ("requestsPerConnection=0", "greater than 0"),
+            ("requestsPerConnection=0", "the number of requests must be from 1"),
             ("duration=0s", "\"0s\" is not a time"),
             ("duration=1s fly=1", "unknown field `fly`"),
             ("duration=1s ratio=0:0", "loadgen.ratio must be"),
-            ("duration=1s pipeline=0", "loadgen.pipeline must be greater than 0"),
-            ("duration=1s threads=0", "loadgen.threads must be greater than 0"),
-            ("duration=1s keyMinimum=2 keyMaximum=1", "is empty"),
-            ("duration=1s keyMinimum=-1", "loadgen.keyMinimum must be 0 or more"),
+            ("duration=1s pipeline=0", "loadgen.pipeline must be from 1 to 10000"),
+            ("duration=1s threads=0", "loadgen.threads must be from 1 to 1024"),
+            ("duration=1s keyMinimum=2 keyMaximum=1", "keyMaximum must not be below"),
+            ("duration=1s keyMinimum=-1", "loadgen.keyMinimum must be from 0"),
             ("duration=1s keyPattern=Sequential keyMaximum=18", "cannot be divided over 20"),
             ("duration=1s dataSize=999999999", "loadgen.dataSize must be from 1 to 536870912"),
-            ("duration=1s dataSize=16000 ratio=1:0 pipeline=100000", "exceed 1 GiB"),
             ("duration=1s clients=2 clientIndex=2", "clientIndex must be less than clients"),
             ("duration=1s rate.operationsPerSecond=0", "loadgen.rate.operationsPerSecond must be"),
             ("duration=1s rate.operationsPerSecond=5 pipeline=2", "leave loadgen.pipeline at 1"),
-            ("duration=1s server.unixSocket=/s server.cluster=true", "server.unixSocket cannot be combined"),
             ("duration=1s replicaReads=true", "loadgen.replicaReads needs a target in cluster mode"),
             ("duration=1s client=Fred library.tasks=1 ratio=1:0", "loadgen.client must be Raw"),
             ("duration=1s server.username=me", "server.username needs a password"),
-            ("duration=1s keyPattern=Zipfian zipfExponent=\"0\"", "must be above 0"),
+            ("duration=1s keyPattern=Zipfian zipfExponent=\"0\"", "loadgen.zipfExponent must be from 0.01"),
         ] {
             let refusal = example(words, &[]).unwrap_err();
             assert!(refusal.contains(reason), "{words}: {refusal}");
@@ -472,6 +377,7 @@ mod tests {
             ("server.cluster=true", "Mget keys=2", "a {hashtag}, which puts all keys in one slot"),
             ("", "Set dataSize=999999999", "loadgen.operations[0]: dataSize must be"),
             ("", "Get keys=2", "loadgen.operations[0]: keys has no meaning for Get"),
+            ("pipeline=100", "Mset keys=1000 dataSize=16000", "exceed 1 GiB"),
         ] {
             let refusal = example(&format!("duration=1s {words}"), &[operation]).unwrap_err();
             assert!(refusal.contains(reason), "{operation}: {refusal}");
@@ -488,7 +394,7 @@ mod tests {
             (configuration.limit, configuration.keys.pattern),
             (Limit::AllKeys, KeyPattern::Sequential)
         );
-        assert_eq!(configuration.operations, [OperationSpec::of(OperationKind::Exists, NonZeroU32::MIN)]);
+        assert_eq!(configuration.operations, [OperationSpec::of(OperationName::Exists, 1)]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod run;
 mod supervise;
 pub(crate) mod worker;
 
-pub use clock::ClockAnchor;
+pub use clock::{ClockAnchor, wait_until};
 pub use cpu::{CpuTime, allow_open_files};
-pub use phase::{Ending, Signals};
+pub use phase::{Ending, Signals, Stopper};
 pub use progress::{Detail, ProgressCounters, ProgressLines};

@@ -1,8 +1,8 @@
 //! Dragstrip's own load generator for RESP datastores, as a library. A run goes
-//! through four rooms:
+//! through four modules:
 //!
 //! - [`workload`]: what to send: keys, values, operations, the mix of them.
-//! - [`driver`]: the loop: threads, connections, when each request leaves.
+//! - [`driver`]: the loop: threads, connections, when each request is sent.
 //! - [`wire`]: connections, encryption, replies, clusters.
 //! - [`counts`]: what was counted, and the report made of it.
 //!
@@ -11,7 +11,7 @@
 //! command line around it.
 //!
 //! The generator is a closed loop: each connection writes a batch of requests, awaits all replies
-//! and goes on. With a rate it is an open loop: requests leave when they are due, whatever the
+//! and continues. With a rate it is an open loop: requests leave when they are due, whatever the
 //! server does. It opens sockets to the declared server, writes the declared report, and changes
 //! nothing else but its own limit of open files.
 
@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
     program.main(Configuration::of_raw_client, |configuration| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let report = runtime.block_on(driver::run::run(configuration));
-        // A name resolution that never ends must not hold up the exit.
+        // A name resolution that never ends must not delay the exit.
         runtime.shutdown_background();
         Ok(report)
     })

@@ -70,9 +70,6 @@ pub struct Server {
     /// TCP port; 6379 when absent.
     #[serde(default = "redis_port")]
     pub port: u16,
-    /// Unix socket, used instead of host and port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unix_socket: Option<PathBuf>,
     /// ACL user to authenticate as; needs a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
@@ -93,12 +90,9 @@ fn redis_port() -> u16 {
 }
 
 impl Server {
-    /// `host:port`, or the path of the Unix socket.
+    /// `host:port`.
     pub fn name(&self) -> String {
-        match &self.unix_socket {
-            Some(path) => path.display().to_string(),
-            None => host_and_port(&self.host, self.port),
-        }
+        host_and_port(&self.host, self.port)
     }
 }
 

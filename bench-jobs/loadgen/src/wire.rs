@@ -3,7 +3,6 @@
 
 pub(crate) mod cluster;
 pub mod connect;
-pub(crate) mod exchange;
 pub(crate) mod outgoing;
 pub(crate) mod redirect;
 pub(crate) mod scanner;
@@ -11,5 +10,4 @@ pub(crate) mod scanner;
 pub use scanner::{ReplyKind, ReplyScanner, ReplySink};
 pub(crate) mod slots;
 pub(crate) mod socket;
-pub(crate) mod stream;
 pub mod tls;

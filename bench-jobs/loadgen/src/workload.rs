@@ -9,7 +9,6 @@ pub(crate) mod requests;
 pub(crate) mod schedule;
 pub mod streams;
 pub(crate) mod template;
-mod values;
 
 pub use mix::OperationIndex;
-pub use operations::{Found, whole_seconds};
+pub use operations::{Found, whole_seconds, within};

@@ -1,5 +1,5 @@
 //! The `redis` crate behind a `bb8` pool: every request takes a connection out
-//! of the pool and puts it back, so a connection serves one request at a time.
+//! of the pool and puts it back, so that a connection serves one request at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError};
 
 use crate::clients::error::LibraryError;
-use crate::clients::loss::{Loss, LossWatch};
-use crate::clients::redis_client::{self, Dialer, Encoded};
-use crate::clients::request::{Answer, Chunk, Reply, Request};
+use crate::clients::loss::Losses;
+use crate::clients::redis_client::Dialer;
 use crate::plan::LibraryPlan;
 use dragstrip_loadgen::configuration::Configuration;
 
@@ -22,18 +21,12 @@ pub(crate) struct PoolWatch {
     pub(crate) pings: Arc<AtomicU64>,
     /// Connections that broke in the pool's hands. They would be replaced
     /// silently, and a run whose server went away would go on.
-    pub(crate) losses: LossWatch,
-}
-
-impl PoolWatch {
-    pub(crate) fn new() -> Self {
-        Self { pings: Arc::default(), losses: LossWatch::new() }
-    }
+    pub(crate) losses: Losses,
 }
 
 impl bb8::ErrorSink<RedisError> for PoolWatch {
     fn sink(&self, error: RedisError) {
-        self.losses.note(Loss::Redis(error));
+        self.losses.note(LibraryError::LoseRedis(error));
     }
 
     fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
@@ -67,40 +60,20 @@ impl bb8::ManageConnection for CountingManager {
     }
 }
 
-/// The pool; clones share it.
-#[derive(Clone, Debug)]
-pub(crate) struct PooledConnections {
-    pool: bb8::Pool<CountingManager>,
-}
-
-impl PooledConnections {
-    /// A pool that holds all its connections from the beginning.
-    pub(crate) async fn connect(
-        configuration: &Configuration,
-        plan: &LibraryPlan,
-        watch: &PoolWatch,
-    ) -> Result<Self, LibraryError> {
-        let dialer = Dialer::new(configuration)?;
-        let size = u32::try_from(plan.pool_size).unwrap_or(u32::MAX);
-        let pool = bb8::Pool::builder()
-            .max_size(size)
-            .min_idle(size)
-            .retry_connection(false)
-            .connection_timeout(configuration.response_timeout)
-            .error_sink(Box::new(watch.clone()))
-            .build(CountingManager { dialer, pings: Arc::clone(&watch.pings) })
-            .await
-            .map_err(LibraryError::FillPool)?;
-        Ok(Self { pool })
-    }
-
-    pub(crate) async fn request(&self, request: Request<'_>) -> Result<Reply, LibraryError> {
-        let mut connection = self.pool.get().await.map_err(LibraryError::TakeFromPool)?;
-        redis_client::request_on(&mut *connection, request).await
-    }
-
-    pub(crate) async fn send(&self, chunk: &Chunk<'_>, encoded: &Encoded) -> Result<Answer, LibraryError> {
-        let mut connection = self.pool.get().await.map_err(LibraryError::TakeFromPool)?;
-        redis_client::send(&mut *connection, chunk, encoded).await
-    }
+/// A pool that holds all its connections from the beginning.
+pub(crate) async fn connect(
+    configuration: &Configuration,
+    plan: &LibraryPlan,
+    watch: &PoolWatch,
+) -> Result<bb8::Pool<CountingManager>, LibraryError> {
+    let dialer = Dialer::new(configuration)?;
+    let size = u32::try_from(plan.pool_size).unwrap_or(u32::MAX);
+    let pool = bb8::Pool::builder()
+        .max_size(size)
+        .min_idle(size)
+        .retry_connection(false)
+        .connection_timeout(configuration.response_timeout)
+        .error_sink(Box::new(watch.clone()))
+        .build(CountingManager { dialer, pings: Arc::clone(&watch.pings) });
+    pool.await.map_err(LibraryError::ConnectRedis)
 }

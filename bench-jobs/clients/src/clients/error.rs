@@ -1,12 +1,11 @@
 //! What can break a run through a client library. Error replies of the server
-//! are not among it: they are counted.
+//! are not among these failures: they are counted.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::plan::Library;
 use dragstrip_loadgen::counts::report::{Failure, FailureKind};
 use dragstrip_loadgen::wire::tls::TlsError;
 
@@ -17,48 +16,49 @@ pub(crate) enum LibraryError {
     ReadTlsFile { path: PathBuf, source: io::Error },
     #[error("cannot set up TLS: {0}")]
     SetUpTls(#[source] TlsError),
-    #[error("redis-rs does not accept the way to the server: {0}")]
+    #[error("redis-rs does not accept the server's address: {0}")]
     DescribeRedis(#[source] redis::RedisError),
     #[error("redis-rs cannot connect: {0}")]
     ConnectRedis(#[source] redis::RedisError),
     #[error("fred cannot connect: {0}")]
     ConnectFred(#[source] fred::error::Error),
-    #[error("the bb8 pool cannot connect: {0}")]
-    FillPool(#[source] redis::RedisError),
-    #[error("no connection within {seconds} s")]
-    ConnectTimeout { seconds: f64 },
+    #[error("no connection within {0} s")]
+    ConnectTimeout(f64),
     #[error("redis-rs lost the server during the run: {0}")]
     LoseRedis(#[source] redis::RedisError),
     #[error("fred lost the server during the run: {0}")]
     LoseFred(#[source] fred::error::Error),
-    #[error("the bb8 pool has no connection that works: {0}")]
-    TakeFromPool(#[source] bb8::RunError<redis::RedisError>),
-    #[error("no reply for {seconds:.1} s with requests outstanding")]
-    Silent { seconds: f64 },
+    #[error("the bb8 pool has no connection that works")]
+    TakeFromPool,
+    #[error("no reply for {0:.1} s with requests outstanding")]
+    Silent(f64),
 }
 
 impl LibraryError {
     /// The form in which the failure is reported.
-    pub(crate) fn failure(&self, library: Library, address: &str) -> Failure {
+    pub(crate) fn failure(&self, address: String) -> Failure {
         let (kind, step) = match self {
             Self::ReadTlsFile { .. } | Self::SetUpTls(_) | Self::DescribeRedis(_) => {
                 (FailureKind::Client, "set up the library")
             }
-            Self::ConnectRedis(error) | Self::FillPool(error) => (redis_connect_kind(error), "connect"),
+            Self::ConnectRedis(error) => (redis_connect_kind(error), "connect"),
             Self::ConnectFred(error) => (fred_connect_kind(error), "connect"),
-            Self::ConnectTimeout { .. } => (FailureKind::Connect, "connect"),
+            Self::ConnectTimeout(_) => (FailureKind::Connect, "connect"),
             Self::LoseRedis(error) => (redis_lost_kind(error), "await replies"),
             Self::LoseFred(error) => (fred_lost_kind(error), "await replies"),
-            Self::TakeFromPool(bb8::RunError::User(error)) => {
-                (redis_lost_kind(error), "take a connection from the pool")
-            }
-            Self::TakeFromPool(bb8::RunError::TimedOut) => {
-                (FailureKind::ResponseTimeout, "take a connection from the pool")
-            }
-            Self::Silent { .. } => (FailureKind::ResponseTimeout, "await replies"),
+            Self::TakeFromPool => (FailureKind::ResponseTimeout, "take a connection from the pool"),
+            Self::Silent(_) => (FailureKind::ResponseTimeout, "await replies"),
         };
-        let message = format!("{} at {address}: {self}", library.name());
-        Failure { kind, step: step.into(), address: address.into(), message }
+        Failure { kind, step: step.into(), message: format!("{address}: {self}"), address }
+    }
+}
+
+impl From<bb8::RunError<redis::RedisError>> for LibraryError {
+    fn from(error: bb8::RunError<redis::RedisError>) -> Self {
+        match error {
+            bb8::RunError::User(error) => Self::LoseRedis(error),
+            bb8::RunError::TimedOut => Self::TakeFromPool,
+        }
     }
 }
 

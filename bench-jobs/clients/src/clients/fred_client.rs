@@ -9,7 +9,7 @@ use fred::types::config::{
 use fred::types::{Builder, Expiration, Key, RespVersion, Value};
 
 use crate::clients::error::LibraryError;
-use crate::clients::loss::LossWatch;
+use crate::clients::loss::Losses;
 use crate::clients::request::{Answer, Chunk, Item, Reply, Request};
 use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
@@ -35,7 +35,7 @@ impl Dialer {
         Ok(Self { builder, replica_reads: configuration.load().replica_reads })
     }
 
-    pub(crate) async fn connect(&self, losses: &LossWatch) -> Result<FredLink, LibraryError> {
+    pub(crate) async fn connect(&self, losses: &Losses) -> Result<FredLink, LibraryError> {
         let client = self.builder.build().map_err(LibraryError::ConnectFred)?;
         losses.note_end_of(client.init().await.map_err(LibraryError::ConnectFred)?);
         Ok(FredLink { client, replica_reads: self.replica_reads })
@@ -55,12 +55,10 @@ fn config(configuration: &Configuration) -> Result<Config, LibraryError> {
         let name = options.server_name.clone().unwrap_or_else(|| configuration.server().host.clone());
         server.tls_server_name = Some(name.into());
     }
-    let server = match &configuration.server().unix_socket {
-        Some(path) => ServerConfig::Unix { path: path.clone() },
-        None if configuration.server().cluster => {
-            ServerConfig::Clustered { hosts: vec![server], policy: ClusterDiscoveryPolicy::ConfigEndpoint }
-        }
-        None => ServerConfig::Centralized { server },
+    let server = if configuration.server().cluster {
+        ServerConfig::Clustered { hosts: vec![server], policy: ClusterDiscoveryPolicy::ConfigEndpoint }
+    } else {
+        ServerConfig::Centralized { server }
     };
     let credentials = configuration.credentials.as_ref();
     Ok(Config {
@@ -98,7 +96,7 @@ impl FredLink {
                 done.map(|()| Reply::Done)
             }
         };
-        replied.or_else(|error| server_words(error).map(Reply::Error))
+        replied.or_else(|error| server_error(error).map(Reply::Error))
     }
 
     pub(crate) async fn send(&self, chunk: &Chunk<'_>) -> Result<Answer, LibraryError> {
@@ -153,14 +151,14 @@ fn answered(chunk: &Chunk<'_>, replies: Vec<Result<Value, Error>>) -> Result<Ans
         match reply {
             Ok(Value::Array(values)) => hits += values.iter().filter(|value| !value.is_null()).count() as u64,
             Ok(_) => {}
-            Err(error) => errors.push(server_words(error)?),
+            Err(error) => errors.push(server_error(error)?),
         }
     }
     Ok(chunk.answer(errors, hits))
 }
 
-/// What the server said; an error that is none of the server's breaks the run.
-fn server_words(error: Error) -> Result<String, LibraryError> {
+/// The server's error message; any other error breaks the run.
+fn server_error(error: Error) -> Result<String, LibraryError> {
     // fred sorts error replies under these kinds, and all others under Unknown.
     let of_the_server = matches!(
         error.kind(),

@@ -1,9 +1,12 @@
 //! One task's hold on a client library, whichever it is.
 
-use crate::clients::bb8_pool::PooledConnections;
+use redis::aio::{ConnectionManager, MultiplexedConnection};
+use redis::cluster_async::ClusterConnection;
+
+use crate::clients::bb8_pool::CountingManager;
 use crate::clients::error::LibraryError;
 use crate::clients::fred_client::FredLink;
-use crate::clients::redis_client::{self, RedisLink};
+use crate::clients::redis_client::{self, Encoded};
 use crate::clients::request::{Answer, Chunk, Reply, Request};
 
 /// A chunk that is ready to be sent.
@@ -11,33 +14,34 @@ use crate::clients::request::{Answer, Chunk, Reply, Request};
 pub(crate) struct Prepared<'a> {
     pub(crate) chunk: Chunk<'a>,
     /// As far as redis-rs encodes before sending; fred encodes while it sends.
-    encoded: Option<redis_client::Encoded>,
+    encoded: Option<Encoded>,
 }
 
-/// One task's hold on a client library.
-#[derive(Clone, Debug)]
+/// One task's hold on a client library; clones share its connections.
+#[derive(Clone)]
 pub(crate) enum Link {
-    RedisRs(RedisLink),
+    Multiplexed(MultiplexedConnection),
+    Manager(ConnectionManager),
+    Cluster(ClusterConnection),
+    Pool(bb8::Pool<CountingManager>),
     Fred(FredLink),
-    Bb8(PooledConnections),
 }
 
 impl Link {
     /// Sends one request and awaits its reply.
     pub(crate) async fn request(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
         match self {
-            Self::RedisRs(link) => link.request(request).await,
+            Self::Multiplexed(connection) => redis_client::request(connection, request).await,
+            Self::Manager(connection) => redis_client::request(connection, request).await,
+            Self::Cluster(connection) => redis_client::request(connection, request).await,
+            Self::Pool(pool) => redis_client::request(&mut *pool.get().await?, request).await,
             Self::Fred(link) => link.request(request).await,
-            Self::Bb8(pool) => pool.request(request).await,
         }
     }
 
     /// Makes a chunk ready to be sent.
     pub(crate) fn prepare<'a>(&self, chunk: Chunk<'a>) -> Prepared<'a> {
-        let encoded = match self {
-            Self::RedisRs(_) | Self::Bb8(_) => Some(redis_client::encode(&chunk)),
-            Self::Fred(_) => None,
-        };
+        let encoded = (!matches!(self, Self::Fred(_))).then(|| redis_client::encode(&chunk));
         Prepared { chunk, encoded }
     }
 
@@ -46,8 +50,10 @@ impl Link {
         let Prepared { chunk, encoded } = prepared;
         let encoded = || encoded.unwrap_or_else(|| redis_client::encode(&chunk));
         match self {
-            Self::RedisRs(link) => link.send(&chunk, &encoded()).await,
-            Self::Bb8(pool) => pool.send(&chunk, &encoded()).await,
+            Self::Multiplexed(connection) => redis_client::send(connection, &chunk, &encoded()).await,
+            Self::Manager(connection) => redis_client::send(connection, &chunk, &encoded()).await,
+            Self::Cluster(connection) => redis_client::send(connection, &chunk, &encoded()).await,
+            Self::Pool(pool) => redis_client::send(&mut *pool.get().await?, &chunk, &encoded()).await,
             Self::Fred(link) => link.send(&chunk).await,
         }
     }

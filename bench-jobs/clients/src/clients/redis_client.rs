@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::aio::{ConnectionLike, ConnectionManagerConfig, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
 use redis::cluster_read_routing::RandomReplicaStrategy;
 use redis::{
     AsyncConnectionConfig, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
@@ -13,7 +12,8 @@ use redis::{
 };
 
 use crate::clients::error::LibraryError;
-use crate::clients::loss::LossWatch;
+use crate::clients::link::Link;
+use crate::clients::loss::Losses;
 use crate::clients::request::{Answer, Chunk, Reply, Request};
 use dragstrip_crds::workload::{BatchOperation, ConnectionKind};
 use dragstrip_loadgen::configuration::Configuration;
@@ -24,14 +24,14 @@ use dragstrip_loadgen::wire::tls::TlsOptions;
 pub(crate) struct Dialer {
     client: redis::Client,
     cluster: Option<redis::cluster::ClusterClient>,
-    connect_timeout: std::time::Duration,
-    response_timeout: std::time::Duration,
+    config: AsyncConnectionConfig,
+    manager_config: ConnectionManagerConfig,
     resp3: bool,
 }
 
 impl Dialer {
     pub(crate) fn new(configuration: &Configuration) -> Result<Self, LibraryError> {
-        // redis-rs takes the provider of the process; an error only says that there is one already.
+        // redis-rs takes the provider of the process; an error only means that there is one already.
         let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let info = connection_info(configuration)?;
         let tls = configuration.server().tls.as_ref().map(tls_certificates).transpose()?;
@@ -44,56 +44,48 @@ impl Dialer {
             Some(tls) => redis::Client::build_with_tls(info, tls),
             None => redis::Client::open(info),
         };
+        let (connect, response) = (configuration.connect_timeout, configuration.response_timeout);
         Ok(Self {
             client: client.map_err(LibraryError::DescribeRedis)?,
             cluster,
-            connect_timeout: configuration.connect_timeout,
-            response_timeout: configuration.response_timeout,
+            config: AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(connect))
+                .set_response_timeout(Some(response)),
+            manager_config: ConnectionManagerConfig::new()
+                .set_connection_timeout(Some(connect))
+                .set_response_timeout(Some(response))
+                .set_number_of_retries(0),
             resp3: configuration.load().resp3,
         })
     }
 
     /// Connects; `losses` learns of a connection that would be replaced silently.
-    pub(crate) async fn connect(
-        &self,
-        kind: ConnectionKind,
-        losses: &LossWatch,
-    ) -> Result<RedisLink, LibraryError> {
-        if let Some(cluster) = &self.cluster {
-            let connection = cluster.get_async_connection().await;
-            return connection.map(RedisLink::Cluster).map_err(LibraryError::ConnectRedis);
-        }
-        let link = match kind {
-            ConnectionKind::Multiplexed => self.multiplexed().await.map(RedisLink::Multiplexed),
-            ConnectionKind::ConnectionManager => {
-                let mut config = ConnectionManagerConfig::new()
-                    .set_connection_timeout(Some(self.connect_timeout))
-                    .set_response_timeout(Some(self.response_timeout))
-                    .set_number_of_retries(0);
+    pub(crate) async fn connect(&self, kind: ConnectionKind, losses: &Losses) -> Result<Link, LibraryError> {
+        let link = match (&self.cluster, kind) {
+            (Some(cluster), _) => cluster.get_async_connection().await.map(Link::Cluster),
+            (None, ConnectionKind::Multiplexed) => self.multiplexed().await.map(Link::Multiplexed),
+            (None, ConnectionKind::ConnectionManager) => {
+                let mut config = self.manager_config.clone();
                 // With RESP2 a manager learns of a loss by a request, which fails.
                 if self.resp3 {
                     config = config.set_push_sender(losses.pushes());
                 }
-                self.client.get_connection_manager_with_config(config).await.map(RedisLink::Manager)
+                self.client.get_connection_manager_with_config(config).await.map(Link::Manager)
             }
         };
         link.map_err(LibraryError::ConnectRedis)
     }
 
     pub(crate) async fn multiplexed(&self) -> Result<MultiplexedConnection, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout));
-        self.client.get_multiplexed_async_connection_with_config(&config).await
+        self.client.get_multiplexed_async_connection_with_config(&self.config).await
     }
 }
 
 fn connection_info(configuration: &Configuration) -> Result<ConnectionInfo, LibraryError> {
     let (host, port) = (configuration.server().host.clone(), configuration.server().port);
-    let address = match (&configuration.server().unix_socket, &configuration.server().tls) {
-        (Some(path), _) => ConnectionAddr::Unix(path.clone()),
-        (None, Some(tls)) => ConnectionAddr::TcpTls { host, port, insecure: tls.insecure, tls_params: None },
-        (None, None) => ConnectionAddr::Tcp(host, port),
+    let address = match &configuration.server().tls {
+        Some(tls) => ConnectionAddr::TcpTls { host, port, insecure: tls.insecure, tls_params: None },
+        None => ConnectionAddr::Tcp(host, port),
     };
     let mut settings = RedisConnectionInfo::default().set_protocol(if configuration.load().resp3 {
         ProtocolVersion::RESP3
@@ -142,48 +134,8 @@ fn cluster_client(
     builder.build().map_err(LibraryError::DescribeRedis)
 }
 
-/// One connection.
-#[derive(Clone)]
-pub(crate) enum RedisLink {
-    Multiplexed(MultiplexedConnection),
-    Manager(ConnectionManager),
-    Cluster(ClusterConnection),
-}
-
-impl std::fmt::Debug for RedisLink {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Multiplexed(_) => "Multiplexed",
-            Self::Manager(_) => "Manager",
-            Self::Cluster(_) => "Cluster",
-        })
-    }
-}
-
-impl RedisLink {
-    pub(crate) async fn request(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
-        match self {
-            Self::Multiplexed(connection) => request_on(connection, request).await,
-            Self::Manager(connection) => request_on(connection, request).await,
-            Self::Cluster(connection) => request_on(connection, request).await,
-        }
-    }
-
-    pub(crate) async fn send(
-        &mut self,
-        chunk: &Chunk<'_>,
-        encoded: &Encoded,
-    ) -> Result<Answer, LibraryError> {
-        match self {
-            Self::Multiplexed(connection) => send(connection, chunk, encoded).await,
-            Self::Manager(connection) => send(connection, chunk, encoded).await,
-            Self::Cluster(connection) => send(connection, chunk, encoded).await,
-        }
-    }
-}
-
 /// Sends one request on any kind of connection.
-pub(crate) async fn request_on(
+pub(crate) async fn request(
     connection: &mut impl ConnectionLike,
     request: Request<'_>,
 ) -> Result<Reply, LibraryError> {
@@ -201,7 +153,7 @@ pub(crate) async fn request_on(
             done.map(|()| Reply::Done)
         }
     };
-    replied.or_else(|error| server_words(error).map(Reply::Error))
+    replied.or_else(|error| server_error(error).map(Reply::Error))
 }
 
 /// A chunk as redis-rs sends it.
@@ -261,7 +213,7 @@ pub(crate) async fn send(
     };
     match replied {
         Ok(value) => Ok(chunk.answer(Vec::new(), values_found(&value))),
-        Err(error) => Ok(chunk.answer(all_server_words(error)?, 0)),
+        Err(error) => Ok(chunk.answer(server_errors(error)?, 0)),
     }
 }
 
@@ -272,22 +224,22 @@ fn values_found(value: &Value) -> u64 {
     }
 }
 
-/// Every error reply of a pipeline; an error that is none of the server's breaks the run.
-fn all_server_words(error: RedisError) -> Result<Vec<String>, LibraryError> {
+/// The server's error messages to a pipeline; any other error breaks the run.
+fn server_errors(error: RedisError) -> Result<Vec<String>, LibraryError> {
     match error.clone().into_server_errors() {
-        Some(errors) => Ok(errors.iter().map(|(_, error)| words(error.code(), error.details())).collect()),
-        None => server_words(error).map(|words| vec![words]),
+        Some(errors) => Ok(errors.iter().map(|(_, error)| message(error.code(), error.details())).collect()),
+        None => server_error(error).map(|message| vec![message]),
     }
 }
 
-/// What the server said; an error that is none of the server's breaks the run.
-fn server_words(error: RedisError) -> Result<String, LibraryError> {
+/// The server's error message; any other error breaks the run.
+fn server_error(error: RedisError) -> Result<String, LibraryError> {
     match error.code() {
-        Some(code) if !error.is_io_error() => Ok(words(code, error.detail())),
+        Some(code) if !error.is_io_error() => Ok(message(code, error.detail())),
         _ => Err(LibraryError::LoseRedis(error)),
     }
 }
 
-fn words(code: &str, detail: Option<&str>) -> String {
+fn message(code: &str, detail: Option<&str>) -> String {
     detail.map_or_else(|| code.to_owned(), |detail| format!("{code} {detail}"))
 }

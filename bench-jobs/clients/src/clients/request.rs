@@ -12,7 +12,7 @@ pub(crate) enum Request<'a> {
     Set { key: &'a str, value: Bytes },
 }
 
-/// What the server said to one request.
+/// The server's reply to one request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Reply {
     /// The new number.
@@ -20,7 +20,7 @@ pub(crate) enum Reply {
     /// Whether a value was there.
     Found(bool),
     Done,
-    /// The server's words.
+    /// The server's error message.
     Error(String),
 }
 
@@ -30,15 +30,11 @@ pub(crate) struct Answer {
     pub(crate) successes: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-    /// Error replies in the server's words.
+    /// The server's error messages.
     pub(crate) errors: Vec<String>,
 }
 
 impl Answer {
-    pub(crate) fn success() -> Self {
-        Self { successes: 1, ..Self::default() }
-    }
-
     pub(crate) fn successes(successes: u64) -> Self {
         Self { successes, ..Self::default() }
     }
@@ -98,7 +94,7 @@ impl Chunk<'_> {
                 Answer { errors, ..Answer::successes(successes) }
             }
             // MSET+EXPIREAT is one operation: any error spoils it, the first one names it.
-            _ => errors.into_iter().next().map_or_else(Answer::success, Answer::error),
+            _ => errors.into_iter().next().map_or_else(|| Answer::successes(1), Answer::error),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dragstrip_loadgen::configuration::Configuration;
@@ -13,7 +13,6 @@ use dragstrip_loadgen::driver::ClockAnchor;
 use dragstrip_loadgen::driver::CpuTime;
 use dragstrip_loadgen::driver::Ending;
 
-use crate::clients::bb8_pool::PoolWatch;
 use crate::plan::{LibraryPlan, Work};
 use crate::report::batch_statistics;
 use crate::report::counters::Counters;
@@ -30,8 +29,8 @@ pub(crate) struct Gathered {
     pub(crate) counters: Arc<Counters>,
     /// Times of the measured batches.
     pub(crate) batch_times: Vec<Duration>,
-    /// What a bb8 pool does by itself.
-    pub(crate) pool: PoolWatch,
+    /// PINGs of a bb8 pool.
+    pub(crate) pings: Arc<AtomicU64>,
 }
 
 impl Gathered {
@@ -44,7 +43,7 @@ impl Gathered {
             thread_cpu: Vec::new(),
             counters,
             batch_times: Vec::new(),
-            pool: PoolWatch::new(),
+            pings: Arc::default(),
         }
     }
 }
@@ -116,7 +115,7 @@ fn commands(plan: &LibraryPlan, gathered: &Gathered, answered: u64) -> BTreeMap<
     if let Work::Tasks(_) = plan.work {
         commands.insert(plan.work.operation_name().to_lowercase(), answered);
     }
-    let pings = gathered.pool.pings.load(Ordering::Relaxed);
+    let pings = gathered.pings.load(Ordering::Relaxed);
     if pings > 0 {
         *commands.entry("ping".into()).or_default() += pings;
     }

@@ -11,7 +11,6 @@ use rand::Rng as _;
 use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
 
-use crate::clients::connect::Links;
 use crate::clients::error::LibraryError;
 use crate::clients::link::{Link, Prepared};
 use crate::clients::request::{Chunk, Item};
@@ -31,7 +30,7 @@ pub(crate) fn items(work: BatchWork, mut random: SmallRng) -> Vec<Item> {
     (0..work.items).map(|_| item()).collect()
 }
 
-/// What the report says of the batches besides their times.
+/// What the report has about the batches besides their times.
 pub(crate) fn shape(work: BatchWork) -> BatchShape {
     BatchShape {
         items: work.items as u64,
@@ -41,11 +40,10 @@ pub(crate) fn shape(work: BatchWork) -> BatchShape {
 }
 
 /// Sends batches over a pool of links.
-#[derive(Debug)]
 pub(crate) struct BatchLoader {
     pub(crate) work: BatchWork,
     pub(crate) items: Arc<[Item]>,
-    pub(crate) links: Links,
+    pub(crate) links: Vec<Link>,
     pub(crate) counters: Arc<Counters>,
     /// Set to end after the current batch.
     pub(crate) stop: Arc<AtomicBool>,
@@ -86,12 +84,12 @@ impl BatchLoader {
         let items = Arc::clone(&self.items);
         let expires_at = unix_seconds_after(self.work.lifetime);
         let mut sends = Vec::with_capacity(items.len().div_ceil(self.work.batch_size));
-        for chunk in items.chunks(self.work.batch_size) {
-            let link = self.links.take_turn(self.turns);
-            self.turns = self.turns.wrapping_add(1);
+        let links = self.links.iter().cycle().skip(self.turns % self.links.len().max(1));
+        for (chunk, link) in items.chunks(self.work.batch_size).zip(links) {
             let ready = link.prepare(Chunk { operation, items: chunk, expires_at });
-            sends.push(send(&self.counters, link, ready));
+            sends.push(send(&self.counters, link.clone(), ready));
         }
+        self.turns += sends.len();
         stream::iter(sends).buffer_unordered(self.work.parallelism).try_collect().await
     }
 }

@@ -8,7 +8,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
-use tokio::sync::watch;
 
 use crate::clients::error::LibraryError;
 use crate::clients::link::Link;
@@ -35,10 +34,6 @@ pub(crate) struct SharedWork {
 }
 
 impl SharedWork {
-    pub(crate) fn new(work: TaskWork, counters: Arc<Counters>, stop: Arc<AtomicBool>) -> Self {
-        Self { work, counters, taken: AtomicU64::new(0), stop }
-    }
-
     /// Whether there is one more request to send; `now` is when the last reply came.
     fn next_request(&self, now: Instant, measured_from: Instant) -> bool {
         if self.stop.load(Ordering::Relaxed) {
@@ -46,7 +41,7 @@ impl SharedWork {
         }
         match self.work.limit {
             Limit::Requests(_) if now < measured_from => true,
-            Limit::Requests(total) => self.taken.fetch_add(1, Ordering::Relaxed) < total.get(),
+            Limit::Requests(total) => self.taken.fetch_add(1, Ordering::Relaxed) < total,
             Limit::Duration(duration) => now < measured_from + duration,
             Limit::AllKeys => false,
         }
@@ -54,22 +49,18 @@ impl SharedWork {
 }
 
 /// One task.
-#[derive(Debug)]
 pub(crate) struct LoadTask {
     shared: Arc<SharedWork>,
     link: Link,
-    keys: TaskKeys,
+    /// The key of the current request: the task's own, or a prefix and a drawn number.
+    key: String,
+    prefix_bytes: usize,
+    /// None of a task with a key of its own.
+    picker: Option<KeyPicker>,
     value: Bytes,
     random: SmallRng,
     /// Replies to INCR so far.
     counted: Option<i64>,
-}
-
-/// The keys of a task.
-#[derive(Debug)]
-enum TaskKeys {
-    Own(String),
-    Space { prefix: String, picker: KeyPicker },
 }
 
 impl LoadTask {
@@ -81,30 +72,17 @@ impl LoadTask {
         index: usize,
     ) -> Result<Self, KeyError> {
         let mut random = stream(configuration.seed, configuration.crowd, Purpose::Requests, index as u64);
-        let keys = match shared.work.operation {
-            TaskOperation::Increment => {
-                TaskKeys::Own(Alphanumeric.sample_string(&mut random, OWN_KEY_CHARACTERS))
-            }
-            TaskOperation::Get | TaskOperation::Set => {
-                let space = &configuration.keys;
-                let share = Share { index: index as u64, connections: shared.work.tasks as u64 };
-                let picker = KeyPicker::new(space.pattern, space.minimum, space.maximum, share)?;
-                TaskKeys::Space { prefix: space.prefix.clone(), picker }
-            }
+        let (key, picker) = if shared.work.operation == TaskOperation::Increment {
+            (Alphanumeric.sample_string(&mut random, OWN_KEY_CHARACTERS), None)
+        } else {
+            let share = Share { index: index as u64, connections: shared.work.tasks as u64 };
+            (configuration.keys.prefix.clone(), Some(KeyPicker::new(&configuration.keys, share)?))
         };
-        Ok(Self { shared, link, keys, value, random, counted: None })
+        Ok(Self { shared, link, prefix_bytes: key.len(), key, picker, value, random, counted: None })
     }
 
-    /// Waits for the start and sends requests until the limit is reached.
-    pub(crate) async fn run(
-        mut self,
-        mut start: watch::Receiver<Option<Instant>>,
-    ) -> Result<(), LibraryError> {
-        // Without a coordinator there is nothing to do.
-        let Ok(started) = start.wait_for(Option::is_some).await.map(|instant| *instant) else {
-            return Ok(());
-        };
-        let Some(measured_from) = started else { return Ok(()) };
+    /// Sends requests until the limit is reached.
+    pub(crate) async fn run(mut self, measured_from: Instant) -> Result<(), LibraryError> {
         let shared = Arc::clone(&self.shared);
         let mut now = Instant::now();
         while shared.next_request(now, measured_from) {
@@ -114,13 +92,11 @@ impl LoadTask {
     }
 
     async fn one_request(&mut self, shared: &SharedWork) -> Result<Instant, LibraryError> {
-        let drawn = match &mut self.keys {
-            TaskKeys::Own(_) => None,
-            TaskKeys::Space { prefix, picker } => Some(format!("{prefix}{}", picker.next(&mut self.random))),
-        };
-        let key = match (&drawn, &self.keys) {
-            (Some(key), _) | (None, TaskKeys::Own(key) | TaskKeys::Space { prefix: key, .. }) => key.as_str(),
-        };
+        if let Some(picker) = &mut self.picker {
+            self.key.truncate(self.prefix_bytes);
+            self.key.push_str(&picker.next(&mut self.random).to_string());
+        }
+        let key = self.key.as_str();
         let request = match shared.work.operation {
             TaskOperation::Increment => Request::Increment { key },
             TaskOperation::Get => Request::Get { key },
@@ -133,43 +109,33 @@ impl LoadTask {
     }
 }
 
-/// What a reply counts as. `counted` follows the replies to INCR; the first one
-/// says where its key stood, which an earlier load may have written.
+/// What a reply counts as. `counted` follows the replies to INCR; the first one is the
+/// number to start from, since an earlier load may have written the key.
 fn judged(work: TaskWork, reply: Reply, counted: &mut Option<i64>) -> Answer {
     match (work.operation, reply) {
         (_, Reply::Error(message)) => Answer::error(message),
         (TaskOperation::Increment, Reply::Number(number)) => {
-            // One foreign INCR is one wrong reply, not a wrong reply for ever.
+            // One foreign INCR makes one wrong reply, not all later ones wrong.
             let expected = counted.replace(number).map_or(number, |counted| counted.wrapping_add(1));
             if work.assert_expected && number != expected {
                 let message = format!("{UNEXPECTED_REPLY} INCR answered {number}, expected {expected}");
                 return Answer::error(message);
             }
-            Answer::success()
+            Answer::successes(1)
         }
         (TaskOperation::Get, Reply::Found(found)) => Answer::read(u64::from(found), 1),
-        (TaskOperation::Set, Reply::Done) => Answer::success(),
+        (TaskOperation::Set, Reply::Done) => Answer::successes(1),
         (_, reply) => Answer::error(format!("{UNEXPECTED_REPLY} {reply:?}")),
     }
-}
-
-/// The value that SETs write.
-pub(crate) fn value(configuration: &Configuration) -> Bytes {
-    vec![b'x'; configuration.data_bytes].into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::num::NonZeroU64;
     use std::time::Duration;
 
     fn work(limit: Limit, assert_expected: bool) -> TaskWork {
         TaskWork { operation: TaskOperation::Increment, tasks: 1, assert_expected, limit }
-    }
-
-    fn three() -> Limit {
-        Limit::Requests(NonZeroU64::new(3).unwrap())
     }
 
     #[test]
@@ -177,28 +143,35 @@ mod tests {
         let (mut strict, mut lax) = (None, None);
         let replies = [1, 2, 4, 5, 5];
         let errors = |assert, counted: &mut Option<i64>| -> usize {
-            let judge = |number| judged(work(three(), assert), Reply::Number(number), counted).errors.len();
+            let judge = |number| {
+                judged(work(Limit::Requests(3), assert), Reply::Number(number), counted).errors.len()
+            };
             replies.into_iter().map(judge).sum()
         };
         assert_eq!(errors(true, &mut strict), 2);
         assert_eq!(errors(false, &mut lax), 0);
-        let wrong_type = judged(work(three(), false), Reply::Done, &mut lax);
+        let wrong_type = judged(work(Limit::Requests(3), false), Reply::Done, &mut lax);
         assert!(wrong_type.errors[0].starts_with(UNEXPECTED_REPLY), "{wrong_type:?}");
     }
 
     #[test]
     fn a_key_that_an_earlier_load_counted_goes_on_from_there() {
         let mut counted = None;
-        let judge = |number| judged(work(three(), true), Reply::Number(number), &mut counted).errors.len();
+        let judge =
+            |number| judged(work(Limit::Requests(3), true), Reply::Number(number), &mut counted).errors.len();
         assert_eq!([8166, 8167, 8168, 8170].map(judge), [0, 0, 0, 1]);
     }
 
     #[test]
     fn limits_hold_and_the_warm_up_takes_nothing_from_them() {
         let begin = Instant::now();
-        let shared =
-            |limit| SharedWork::new(work(limit, false), Arc::new(Counters::new(1).unwrap()), Arc::default());
-        let by_count = shared(three());
+        let shared = |limit| SharedWork {
+            work: work(limit, false),
+            counters: Arc::new(Counters::new(1).unwrap()),
+            taken: AtomicU64::new(0),
+            stop: Arc::default(),
+        };
+        let by_count = shared(Limit::Requests(3));
         let early = begin.checked_sub(Duration::from_secs(1)).unwrap();
         assert!((0..10).all(|_| by_count.next_request(early, begin)));
         assert_eq!((0..10).filter(|_| by_count.next_request(begin, begin)).count(), 3);

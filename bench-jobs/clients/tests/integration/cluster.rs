@@ -34,7 +34,7 @@ impl Cluster {
                 cluster.nodes[primary + 3].ask(&[&format!("CLUSTER REPLICATE {id}")]).starts_with("+OK")
             });
         }
-        cluster.until("every node to see the whole cluster", || {
+        cluster.until("every node to see all others", || {
             cluster.nodes.iter().all(|node| {
                 let info = node.ask(&["CLUSTER INFO", "CLUSTER NODES"]);
                 info.contains("cluster_state:ok") && info.matches("slave").count() == 3

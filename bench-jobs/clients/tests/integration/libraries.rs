@@ -41,7 +41,7 @@ fn assert_commands_agree(report: &Report, server: &RedisServer, what: &str) {
     let load = &report.specification.as_ref().unwrap().loadgen;
     let pool_size = u64::from(load.library.as_ref().unwrap().pool_size.unsigned_abs());
     for (command, &count) in &report.commands {
-        // fred greets on each connection with a PING, which is none of the load.
+        // fred greets on each connection with a PING, which is not part of the load.
         let greetings = if load.client == Client::Fred && command == "ping" { pool_size } else { 0 };
         assert_eq!(server.calls(command), count + greetings, "{what}: calls of {command}");
     }
@@ -96,7 +96,7 @@ fn a_pool_has_as_many_connections_as_wanted() {
             None,
         );
         running.until_loading();
-        // Its own connection asks.
+        // One connection is that of this question.
         assert_eq!(server.info("clients", "connected_clients:"), 6, "{client}");
         running.signal(Signal::SIGTERM);
         let ended = running.wait();
@@ -200,12 +200,12 @@ fn a_frozen_server_ends_the_run_after_the_response_timeout() {
 }
 
 #[test]
-fn an_absent_server_and_a_wrong_password_are_told_apart() {
+fn an_absent_server_and_a_wrong_password_have_different_exit_codes() {
     let server = RedisServer::start(&["--requirepass", "right"]);
-    let nobody = free_port();
+    let unused = free_port();
     for client in CLIENTS {
         let options = format!("{client} {INCR} library.totalRequests=5 connectTimeout=2s");
-        let ended = run(nobody, &options);
+        let ended = run(unused, &options);
         assert_eq!(ended.code, 4, "{client}: {ended:?}");
         let ended = Running::start(server.port, &options, Some("not-this-one")).wait();
         assert_eq!(ended.code, 5, "{client}: {ended:?}");
@@ -216,7 +216,7 @@ fn an_absent_server_and_a_wrong_password_are_told_apart() {
 }
 
 #[test]
-fn batches_are_whole_and_their_commands_agree_with_the_server() {
+fn batches_are_complete_and_their_commands_agree_with_the_server() {
     for client in CLIENTS {
         for (operation, name) in
             [("Mset", "MSET"), ("SetExpire", "SET"), ("MsetExpire", "MSET+EXPIREAT"), ("Mget", "MGET")]
@@ -286,22 +286,6 @@ fn a_warm_up_is_left_out_of_the_figures_but_not_of_the_commands() {
 }
 
 #[test]
-fn a_unix_socket_serves_as_well() {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("redis.sock");
-    let server = RedisServer::start(&["--unixsocket", socket.to_str().unwrap()]);
-    for (number, client) in CLIENTS.into_iter().enumerate() {
-        let options = format!(
-            "{client} {INCR} server.unixSocket={} library.tasks=2 library.totalRequests=100",
-            socket.display()
-        );
-        let ended = run(server.port, &options);
-        assert_eq!(ended.code, 0, "{client}: {ended:?}");
-        assert_eq!(server.calls("incr"), 100 * (number as u64 + 1), "{client}");
-    }
-}
-
-#[test]
 fn encrypted_connections_serve_as_well_and_certificates_count() {
     let directory = tempfile::tempdir().unwrap();
     write_certificates(directory.path());
@@ -346,7 +330,7 @@ fn encrypted_connections_serve_as_well_and_certificates_count() {
 }
 
 #[test]
-fn users_with_limited_rights_are_told_their_limits() {
+fn users_with_limited_rights_get_errors_of_their_own_kind() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
         server.ask(&["ACL SETUSER reader on >half-open ~* -@all +get +hello +client +ping +info"]);

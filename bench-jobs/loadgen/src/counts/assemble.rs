@@ -262,10 +262,11 @@ fn schedule(
     gathered: &Gathered,
     totals: &Totals,
 ) -> Result<Option<ScheduleReport>, HistogramError> {
-    let Some(declared) = configuration.schedule else { return Ok(None) };
+    let Some(declared) = &configuration.load().rate else { return Ok(None) };
     let mut report = ScheduleReport {
-        kind: declared.arrival.name().into(),
-        operations_per_second: declared.operations_per_second / f64::from(configuration.crowd.processes),
+        kind: format!("{:?}", declared.arrival).to_lowercase(),
+        operations_per_second: declared.operations_per_second as f64
+            / f64::from(configuration.crowd.processes),
         answered: totals.count + totals.errors,
         ..ScheduleReport::default()
     };

@@ -322,7 +322,7 @@ mod tests {
             .map(|text| serde_json::from_value(crate::notation::operation(text)).unwrap())
             .map(|declared| OperationSpec::declared(&declared).unwrap())
             .collect();
-        let weights: Vec<u64> = specs.iter().map(|spec| u64::from(spec.weight.get())).collect();
+        let weights: Vec<u64> = specs.iter().map(|spec| spec.weight).collect();
         let walk = OperationWalk::new(Cycle::in_a_row(&weights), 0);
         let shapes = specs.iter().map(OperationSpec::replies).collect();
         let mut expected = Expectation::new(flight(walk), shapes);

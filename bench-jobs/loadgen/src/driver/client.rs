@@ -8,13 +8,14 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::counts::recorder::{Origin, Recorder};
 use crate::counts::replies::{Flight, Redirected, Sent};
-use crate::driver::link::{Link, LoadError, ThreadContext};
+use crate::driver::link::{Link, LoadCause, LoadError, ThreadContext};
+use crate::driver::pacer::Remaining;
 use crate::wire::cluster::Routes;
-use crate::wire::outgoing::{Mark, Outgoing};
+use crate::wire::outgoing::{Cursor, Outgoing};
 use crate::wire::redirect::Direction;
 use crate::wire::slots::SlotMap;
 use crate::workload::mix::{OperationIndex, OperationWalk};
@@ -24,15 +25,8 @@ use crate::workload::requests::RequestSource;
 const MAXIMUM_HOPS: u32 = 16;
 /// Bytes of due requests that are handed to the kernel at once at most.
 const LARGEST_WRITE_BYTES: usize = 64 * 1024;
-/// Lets a node answer for a slot that is still on its way to it.
+/// Makes a node answer for a slot that is still moving to it.
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
-
-/// What is left to do in the measured window.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Remaining {
-    Requests(u64),
-    For(Duration),
-}
 
 /// When a client sends.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +37,7 @@ pub(crate) enum Pace {
     Scheduled { over: bool },
 }
 
-/// Where a client stands when it can go no further.
+/// What a client needs when it cannot continue by itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Standing {
     /// It waits for its sockets, or for what is due.
@@ -65,7 +59,7 @@ pub(crate) struct Map {
 pub(crate) struct Client {
     /// In a cluster one for each shard in their order, and then those that redirections led to.
     pub(crate) links: Vec<Link>,
-    /// The kernel takes no more at the moment.
+    /// The kernel accepts no more bytes at the moment.
     pub(crate) blocked: bool,
     source: RequestSource,
     context: Rc<ThreadContext>,
@@ -103,8 +97,7 @@ impl Client {
         }
     }
 
-    /// Something has happened on one of the connections: goes on as far as is
-    /// possible without waiting.
+    /// Handles an event on one of the connections, as far as is possible without waiting.
     #[inline]
     pub(crate) fn step(&mut self, place: usize) -> Result<Standing, LoadError> {
         let Some(link) = self.links.get_mut(place) else { return Ok(Standing::Waiting) };
@@ -170,7 +163,7 @@ impl Client {
         outgoing.clear();
         let mut left = size;
         while left > 0 {
-            let mark = outgoing.mark();
+            let mark = outgoing.end();
             let row = self.source.write_row(&mut outgoing, left);
             if measured {
                 recorder.note_requests(row.operation, row.requests, outgoing.length_since(mark));
@@ -199,7 +192,7 @@ impl Client {
         if self.map.is_some() {
             self.route(&mut recorder, origin, Instant::now());
         } else if let Some(link) = self.links.first_mut() {
-            let mark = link.unsent.mark();
+            let mark = link.unsent.end();
             let row = self.source.write_row(&mut link.unsent, 1);
             if origin.measured {
                 recorder.note_requests(row.operation, 1, link.unsent.length_since(mark));
@@ -233,7 +226,7 @@ impl Client {
         let mut request: Outgoing = self.context.spare.borrow_mut().pop().unwrap_or_default();
         let operation = self.source.write_row(&mut request, 1).operation;
         if origin.measured {
-            recorder.note_requests(operation, 1, request.length_since(Mark::START));
+            recorder.note_requests(operation, 1, request.length_since(Cursor::default()));
         }
         let Some(map) = &self.map else { return };
         let place = self.source.slot().and_then(|slot| map.slots.shard_of(slot)).unwrap_or_else(|| {
@@ -250,23 +243,21 @@ impl Client {
             link.unsent.bytes.extend_from_slice(ASKING);
             self.context.recorder.borrow_mut().asking += 1;
         }
-        link.unsent.append_since(&sent.request, Mark::START);
+        link.unsent.append_rest(&sent.request, Cursor::default());
         link.waiting_since.get_or_insert(now);
         link.expected.expect_routed(sent);
     }
 
-    /// Sends what the node of this connection said another one must have.
+    /// Sends the requests that the node of this connection redirected.
     fn redirect(&mut self, place: usize) -> Result<(), LoadError> {
         let Some(link) = self.links.get_mut(place) else { return Ok(()) };
-        let (redirected, name) = (std::mem::take(&mut link.redirected), link.name.clone());
+        let (redirected, label) = (std::mem::take(&mut link.redirected), Arc::clone(&link.name.label));
+        if redirected.iter().any(|redirected| redirected.sent.hops >= MAXIMUM_HOPS) {
+            return Err(link.error(LoadCause::Redirect(MAXIMUM_HOPS)));
+        }
         for Redirected { mut sent, direction } in redirected {
             sent.hops += 1;
-            if sent.hops > MAXIMUM_HOPS {
-                let problem = format!("{MAXIMUM_HOPS} redirections in a row");
-                let (connection, address) = (name.number, name.address);
-                return Err(LoadError::Redirect { connection, address, problem });
-            }
-            let address = address_of(&direction, &name.label);
+            let address = address_of(&direction, &label);
             if !direction.ask {
                 self.learn(direction.slot, &address);
             }
@@ -283,8 +274,8 @@ impl Client {
         }
     }
 
-    /// A slot has moved. Without a connection to its new shard, requests for it
-    /// go on to be redirected.
+    /// Notes that a slot has moved. Without a connection to its new shard, its requests
+    /// continue to be redirected.
     fn learn(&self, slot: usize, address: &str) {
         let Some(map) = &self.map else { return };
         if let Some(shard) = map.routes.shards.iter().position(|shard| shard.primary == address) {
@@ -308,10 +299,11 @@ impl Client {
     }
 
     /// Nothing more will be due.
-    pub(crate) fn end_schedule(&mut self) {
+    pub(crate) fn end_schedule(&mut self) -> Result<Standing, LoadError> {
         if let Pace::Scheduled { over } = &mut self.pace {
             *over = true;
         }
+        self.go_on()
     }
 
     /// The requests that were never answered, each with when it was due.

@@ -1,7 +1,15 @@
 //! Ties the monotonic clock, which measures, to the wall clock, which names
-//! instants that other processes understand.
+//! instants that other processes understand, and waits for instants.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::time::sleep_until;
+
+/// Timers of the asynchronous runtime are good to a millisecond; the rest before an
+/// instant is slept more finely.
+const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
+/// A thread sleeps until this long before an instant and spins from there.
+const FINE_WAIT_MARGIN: Duration = Duration::from_micros(150);
 
 /// One instant read on both clocks. All conversions go through it, so that a
 /// step of the wall clock during the run changes no measured time.
@@ -30,13 +38,30 @@ impl ClockAnchor {
         self.unix_nanos.saturating_add(after).saturating_sub(before)
     }
 
+    /// The start line: the wanted wall time, or the anchor if none is wanted.
+    pub fn line(self, wanted: Option<u64>) -> Instant {
+        wanted.and_then(|unix_nanos| self.instant_at(unix_nanos)).unwrap_or(self.instant)
+    }
+
     /// The instant of a wall time, unless the monotonic clock cannot express it.
-    pub fn instant_at(self, unix_nanos: u64) -> Option<Instant> {
+    fn instant_at(self, unix_nanos: u64) -> Option<Instant> {
         if unix_nanos >= self.unix_nanos {
             self.instant.checked_add(Duration::from_nanos(unix_nanos - self.unix_nanos))
         } else {
             self.instant.checked_sub(Duration::from_nanos(self.unix_nanos - unix_nanos))
         }
+    }
+}
+
+/// Waits until `instant`, to the microsecond.
+pub async fn wait_until(instant: Instant) {
+    if let Some(coarse) = instant.checked_sub(COARSE_WAIT_MARGIN) {
+        sleep_until(coarse.into()).await;
+    }
+    let fine = instant.saturating_duration_since(Instant::now()).saturating_sub(FINE_WAIT_MARGIN);
+    std::thread::sleep(fine);
+    while Instant::now() < instant {
+        std::hint::spin_loop();
     }
 }
 

@@ -2,6 +2,8 @@
 //! time, and those that redirections lead to while it runs.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,9 +12,9 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use crate::configuration::Configuration;
 use crate::counts::replies::{Expectation, Flight};
 use crate::counts::report::Failure;
-use crate::driver::link::{Link, LinkName, LoadError, ThreadContext};
+use crate::driver::link::{Link, LinkName, ThreadContext};
 use crate::wire::cluster::Routes;
-use crate::wire::connect::{self, Endpoint};
+use crate::wire::connect::{self, ConnectError, Endpoint};
 use crate::wire::socket::LoadSocket;
 use crate::wire::tls::TlsClient;
 use crate::workload::requests::RequestTemplates;
@@ -21,73 +23,65 @@ use crate::workload::requests::RequestTemplates;
 /// a server busy, and few enough that each is served before its time is up.
 const AT_A_TIME: usize = 32;
 
-/// Makes connections.
+/// What all load threads share.
 #[derive(Debug)]
-pub(crate) struct Connector {
+pub(crate) struct Load {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) templates: Arc<RequestTemplates>,
     pub(crate) routes: Arc<Routes>,
-    pub(crate) security: Option<TlsClient>,
+    pub(crate) tls: Option<TlsClient>,
+}
+
+/// Makes the connections of a thread.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    load: Arc<Load>,
     /// Number of the next connection that a redirection leads to.
-    pub(crate) next: Cell<usize>,
+    next: Cell<usize>,
 }
 
 /// A connection that is ready for load.
 pub(crate) type Connected = (LinkName, LoadSocket);
 
 impl Connector {
+    pub(crate) fn new(load: Arc<Load>) -> Self {
+        let next = Cell::new(load.configuration.connections() * load.routes.shards.len());
+        Self { load, next }
+    }
+
     /// The connections of these clients, each with one to every shard.
-    pub(crate) async fn connect_all(
-        &self,
-        clients: std::ops::Range<usize>,
-    ) -> Result<Vec<Vec<Connected>>, Failure> {
-        let shards = self.routes.shards.len();
-        let wanted = clients.flat_map(|client| (0..shards).map(move |shard| (client, shard)));
-        let mut made = stream::iter(wanted)
-            .map(|(client, shard)| self.connect_one(client, shard))
+    pub(crate) async fn connect_all(&self, clients: Range<usize>) -> Result<Vec<Vec<Connected>>, Failure> {
+        let shards = &self.load.routes.shards;
+        let wanted = clients.flat_map(|client| {
+            shards.iter().enumerate().filter_map(move |(place, shard)| {
+                let node = shard.nodes.get(client % shard.nodes.len().max(1))?;
+                Some((client * shards.len() + place, node))
+            })
+        });
+        let made = stream::iter(wanted)
+            .map(|(number, node)| self.establish(number, node))
             .buffered(AT_A_TIME)
-            .try_chunks(shards.max(1));
-        let mut of_clients = Vec::new();
-        while let Some(of_client) = made.try_next().await.map_err(|error| error.1)? {
-            of_clients.push(of_client);
-        }
-        Ok(of_clients)
+            .try_chunks(shards.len().max(1));
+        made.try_collect().await.map_err(|error| error.1.failure())
     }
 
-    async fn connect_one(&self, client: usize, shard: usize) -> Result<Connected, Failure> {
-        let shards = &self.routes.shards;
-        let node = shards.get(shard).and_then(|shard| shard.nodes.get(client % shard.nodes.len().max(1)));
-        let endpoint = node.and_then(|&node| self.routes.nodes.get(node)).ok_or_else(|| {
-            Failure::of_client("connect", self.configuration.target(), &"the shard has no node")
-        })?;
-        self.establish(client * shards.len() + shard, endpoint).await
-    }
-
-    async fn establish(&self, number: usize, endpoint: &Endpoint) -> Result<Connected, Failure> {
-        let established = connect::establish(&self.configuration, self.security.as_ref(), endpoint).await;
-        let (stream, address) = established.map_err(|error| error.failure())?;
-        let socket = stream.into_socket().map_err(|error| {
-            Failure::of_client("take over a connection", self.configuration.target(), &error)
-        })?;
-        Ok((LinkName { number, address, label: Arc::clone(&endpoint.label) }, socket))
+    async fn establish(&self, number: usize, endpoint: &Endpoint) -> Result<Connected, ConnectError> {
+        let established =
+            connect::establish(&self.load.configuration, self.load.tls.as_ref(), endpoint, None).await?;
+        let label = Arc::clone(&endpoint.label);
+        Ok((LinkName { number, address: established.address, label }, established.socket))
     }
 
     /// A further connection, to where a redirection leads.
-    pub(crate) async fn link(&self, address: &str, context: &Rc<ThreadContext>) -> Result<Link, LoadError> {
+    pub(crate) async fn link(
+        &self,
+        address: &str,
+        context: &Rc<ThreadContext>,
+    ) -> Result<Link, ConnectError> {
         let number = self.next.replace(self.next.get() + 1);
-        let failed =
-            |problem: String| LoadError::Redirect { connection: number, address: address.into(), problem };
-        let bad_address = || failed(format!("{address:?} is no address"));
-        let (host, port) = address.rsplit_once(':').ok_or_else(bad_address)?;
-        let port = port.parse().map_err(|_| bad_address())?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let limit = self.configuration.connect_timeout;
-        let endpoint =
-            connect::resolve(host, port, limit).await.map_err(|error| failed(error.to_string()))?;
-        let (name, socket) =
-            self.establish(number, &endpoint).await.map_err(|failure| failed(failure.message))?;
-        let expected =
-            Expectation::new(Flight::Routed(std::collections::VecDeque::new()), self.templates.replies());
+        let endpoint = connect::resolve(address, self.load.configuration.connect_timeout).await?;
+        let (name, socket) = self.establish(number, &endpoint).await?;
+        let expected = Expectation::new(Flight::Routed(VecDeque::new()), self.load.templates.replies());
         Ok(Link::new(name, socket, expected, Rc::clone(context)))
     }
 }

@@ -69,7 +69,7 @@ fn duration(time: TimeVal) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
-/// Makes room for `connections` open sockets.
+/// Raises the limit of open files for so many connections.
 pub fn allow_open_files(connections: usize) -> Result<(), LimitError> {
     let needed = connections as u64 + SPARE_FILES;
     let (soft, hard) =

@@ -16,12 +16,13 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::driver::client::{Client, Standing};
-use crate::driver::link::{Link, LoadError};
+use crate::driver::link::{Link, LoadCause, LoadError};
 use crate::driver::pacer::{Call, Pacer};
+use crate::wire::connect::ConnectError;
 
 /// Number of the alarm's events.
 const ALARM: u64 = u64::MAX;
-/// Bits of an event's number that say which connection of a client it is about.
+/// Bits of an event's number that identify the connection of a client.
 const PLACE_BITS: u32 = 24;
 /// Events taken from the kernel at once at most.
 const MOST_EVENTS: usize = 1024;
@@ -52,12 +53,14 @@ impl Alarm {
 /// A turn of the loop broke.
 #[derive(Debug, Error)]
 pub(crate) enum TurnError {
-    #[error("the kernel does not say which sockets are ready: {0}")]
+    #[error("cannot wait for events: {0}")]
     Wait(#[source] io::Error),
-    #[error("the kernel does not watch a socket: {0}")]
+    #[error("cannot watch a socket: {0}")]
     Register(#[source] io::Error),
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
 }
 
 /// The clients of a thread.
@@ -102,7 +105,7 @@ impl EventLoop {
     }
 
     fn watch(&self, number: usize, place: usize, link: &Link) -> Result<(), TurnError> {
-        // Told once per change, so that the kernel need not look again at sockets that were served.
+        // One event per change, so that the kernel need not look again at sockets that were served.
         let changes = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64((number as u64) << PLACE_BITS | place as u64);
         epoll::add(&self.epoll, &link.socket, data, changes)
@@ -111,13 +114,20 @@ impl EventLoop {
 
     /// Sends the first batch of every client of a closed loop.
     pub(crate) fn start(&mut self) -> Result<(), TurnError> {
-        (0..self.clients.len()).try_for_each(|number| {
-            let standing = self.clients.get_mut(number).and_then(Option::as_mut).map(Client::go_on);
-            standing.transpose()?.map_or(Ok(()), |standing| {
-                self.note(number, standing);
-                Ok(())
-            })
-        })
+        (0..self.clients.len()).try_for_each(|number| self.on_client(number, Client::go_on))
+    }
+
+    /// Has a client that is not done do `step`.
+    fn on_client(
+        &mut self,
+        number: usize,
+        step: impl FnOnce(&mut Client) -> Result<Standing, LoadError>,
+    ) -> Result<(), TurnError> {
+        if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
+            let standing = step(client)?;
+            self.note(number, standing);
+        }
+        Ok(())
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -185,7 +195,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Sends what is due by `now`, and says good-bye to clients whose schedule is over.
+    /// Sends what is due by `now`, and retires clients whose schedule is over.
     #[inline]
     fn send_due(&mut self, now: Instant) -> Result<(), TurnError> {
         while let Some(pacer) = &mut self.pacer
@@ -203,8 +213,7 @@ impl EventLoop {
                 }
                 (Some(client), Call::Over) => {
                     pacer.retire(number);
-                    client.end_schedule();
-                    let standing = client.go_on()?;
+                    let standing = client.end_schedule()?;
                     self.note(number, standing);
                 }
                 (None, _) => pacer.retire(number),
@@ -221,12 +230,9 @@ impl EventLoop {
     /// Ends all schedules; clients without anything in flight are done.
     pub(crate) fn stop(&mut self) -> Result<(), TurnError> {
         for number in 0..self.clients.len() {
-            let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) else { continue };
             if let Some(pacer) = &mut self.pacer {
                 pacer.retire(number);
-                client.end_schedule();
-                let standing = client.go_on()?;
-                self.note(number, standing);
+                self.on_client(number, Client::end_schedule)?;
             }
         }
         Ok(())
@@ -243,19 +249,18 @@ impl EventLoop {
     pub(crate) fn adopt(&mut self, number: usize, link: Link) -> Result<(), TurnError> {
         let Some(client) = self.clients.get(number).and_then(Option::as_ref) else { return Ok(()) };
         self.watch(number, client.links.len(), &link)?;
-        let adopted = self.clients.get_mut(number).and_then(Option::as_mut).map(|client| client.adopt(link));
-        if let Some(standing) = adopted.transpose()? {
-            self.note(number, standing);
-        }
-        Ok(())
+        self.on_client(number, |client| client.adopt(link))
     }
 
-    /// A connection that has had no byte for `limit`, and for how long.
-    pub(crate) fn silent(&self, now: Instant, limit: Duration) -> Option<(&Link, Duration)> {
-        self.clients.iter().flatten().flat_map(|client| &client.links).find_map(|link| {
-            let silence = now.saturating_duration_since(link.waiting_since?);
-            (silence >= limit).then_some((link, silence))
-        })
+    /// Fails if a connection has waited for bytes for `limit`.
+    pub(crate) fn fail_when_silent(&self, now: Instant, limit: Duration) -> Result<(), LoadError> {
+        for link in self.clients.iter().flatten().flat_map(|client| &client.links) {
+            let silence = link.waiting_since.map(|since| now.saturating_duration_since(since));
+            if let Some(silence) = silence.filter(|silence| *silence >= limit) {
+                return Err(link.error(LoadCause::Silent(silence.as_secs_f64())));
+            }
+        }
+        Ok(())
     }
 
     /// Open connections.

@@ -1,5 +1,5 @@
-//! What every loaded connection does, however its requests are paced: hand
-//! requests to the kernel, take replies from it, count both.
+//! One connection under load, however its requests are paced: hands
+//! requests to the kernel, takes replies from it, counts both.
 //!
 //! This is the hot path; nothing in it waits. Buffers belong to the thread and are used again and
 //! again. A link never reconnects.
@@ -28,38 +28,46 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A running connection failed.
 #[derive(Debug, Error)]
-pub(crate) enum LoadError {
-    #[error("connection {connection} to {address} failed while sending requests: {source}")]
-    Send { connection: usize, address: Arc<str>, source: io::Error },
-    #[error("connection {connection} to {address} failed with {outstanding} replies outstanding: {source}")]
-    Receive { connection: usize, address: Arc<str>, outstanding: u64, source: io::Error },
-    #[error("{address} closed connection {connection} with {outstanding} replies outstanding")]
-    Closed { connection: usize, address: Arc<str>, outstanding: u64 },
-    #[error("cannot read a reply from {address} on connection {connection}: {source}")]
-    Scan { connection: usize, address: Arc<str>, source: ScanError },
-    #[error("{address} sent {surplus} more replies than requests on connection {connection}")]
-    Surplus { connection: usize, address: Arc<str>, surplus: u64 },
-    #[error("{address} was silent for {seconds:.1} s on connection {connection} with replies outstanding")]
-    Silent { connection: usize, address: Arc<str>, seconds: f64 },
-    #[error("connection {connection} cannot follow a redirection of {address}: {problem}")]
-    Redirect { connection: usize, address: Arc<str>, problem: String },
+#[error("connection {} to {}: {cause}", name.number, name.address)]
+pub(crate) struct LoadError {
+    pub(crate) name: LinkName,
+    #[source]
+    pub(crate) cause: LoadCause,
+}
+
+/// What a running connection failed at.
+#[derive(Debug, Error)]
+pub(crate) enum LoadCause {
+    #[error("cannot send requests: {0}")]
+    Send(#[source] io::Error),
+    #[error("cannot receive, with {outstanding} replies outstanding: {source}")]
+    Receive { outstanding: u64, source: io::Error },
+    #[error("the server closed it with {0} replies outstanding")]
+    Closed(u64),
+    #[error("cannot read a reply: {0}")]
+    Scan(#[from] ScanError),
+    #[error("the server sent {0} more replies than requests")]
+    Surplus(u64),
+    #[error("the server was silent for {0:.1} s with replies outstanding")]
+    Silent(f64),
+    #[error("the server redirected one request {0} times in a row")]
+    Redirect(u32),
 }
 
 impl LoadError {
     /// The form in which the failure is reported.
     pub(crate) fn failure(&self) -> Failure {
-        let (kind, step, address) = match self {
-            Self::Send { address, .. } => (FailureKind::ConnectionLost, "send requests", address),
-            Self::Receive { address, .. } | Self::Closed { address, .. } => {
-                (FailureKind::ConnectionLost, "await replies", address)
+        let (kind, step) = match &self.cause {
+            LoadCause::Send(_) => (FailureKind::ConnectionLost, "send requests"),
+            LoadCause::Receive { .. } | LoadCause::Closed(_) => {
+                (FailureKind::ConnectionLost, "await replies")
             }
-            Self::Scan { address, .. } | Self::Surplus { address, .. } => {
-                (FailureKind::Protocol, "read replies", address)
-            }
-            Self::Silent { address, .. } => (FailureKind::ResponseTimeout, "await replies", address),
-            Self::Redirect { address, .. } => (FailureKind::ConnectionLost, "follow redirections", address),
+            LoadCause::Scan(_) | LoadCause::Surplus(_) => (FailureKind::Protocol, "read replies"),
+            LoadCause::Silent(_) => (FailureKind::ResponseTimeout, "await replies"),
+            LoadCause::Redirect(_) => (FailureKind::ConnectionLost, "follow redirections"),
         };
-        Failure { kind, step: step.into(), address: address.to_string(), message: self.to_string() }
+        let address = self.name.address.to_string();
+        Failure { kind, step: step.into(), address, message: self.to_string() }
     }
 }
 
@@ -72,7 +80,7 @@ pub(crate) struct ThreadContext {
     /// Begin of the measured window.
     pub(crate) measured_from: Instant,
     pub(crate) write_buffer: RefCell<Outgoing>,
-    /// Room of requests that are answered, for later ones.
+    /// Buffers of answered requests, for later ones.
     pub(crate) spare: RefCell<Vec<Outgoing>>,
     templates: Arc<RequestTemplates>,
     read_buffer: RefCell<Vec<u8>>,
@@ -123,7 +131,7 @@ pub(crate) struct Link {
     pub(crate) name: LinkName,
     pub(crate) socket: LoadSocket,
     pub(crate) expected: Expectation,
-    /// What another node must have.
+    /// Requests that another node must get.
     pub(crate) redirected: Vec<Redirected>,
     /// Since when it has been waiting for bytes.
     pub(crate) waiting_since: Option<Instant>,
@@ -162,7 +170,7 @@ impl Link {
         }
     }
 
-    /// Hands `outgoing` to the kernel and keeps what it does not take. Nothing
+    /// Hands `outgoing` to the kernel and stores what it does not accept. Nothing
     /// may be unsent before.
     #[inline]
     pub(crate) fn send(&mut self, outgoing: &Outgoing) -> Result<(), LoadError> {
@@ -177,12 +185,12 @@ impl Link {
     #[inline]
     fn send_rest(&mut self, outgoing: &Outgoing, cursor: &mut Cursor) -> Result<bool, LoadError> {
         loop {
-            let rest = outgoing.rest(*cursor, self.context.templates.block());
+            let rest = outgoing.rest(*cursor, &self.context.templates.block);
             if rest.is_empty() {
                 return Ok(true);
             }
             let Poll::Ready(written) = self.socket.write(rest) else { return Ok(false) };
-            outgoing.advance(cursor, written.map_err(|source| self.send_error(source))?);
+            outgoing.advance(cursor, written.map_err(|source| self.error(LoadCause::Send(source)))?);
             self.unflushed = self.socket.buffers();
         }
     }
@@ -192,7 +200,7 @@ impl Link {
         !self.unsent.bytes.is_empty() || self.unflushed
     }
 
-    /// Goes on with what the kernel did not take before.
+    /// Sends what the kernel did not accept before.
     pub(crate) fn send_unsent(&mut self) -> Result<(), LoadError> {
         if !self.unsent.bytes.is_empty() {
             let unsent = std::mem::take(&mut self.unsent);
@@ -208,14 +216,14 @@ impl Link {
         if self.unflushed
             && let Poll::Ready(flushed) = self.socket.flush()
         {
-            flushed.map_err(|source| self.send_error(source))?;
+            flushed.map_err(|source| self.error(LoadCause::Send(source)))?;
             self.unflushed = false;
         }
         Ok(())
     }
 
-    fn send_error(&self, source: io::Error) -> LoadError {
-        LoadError::Send { connection: self.name.number, address: Arc::clone(&self.name.address), source }
+    pub(crate) fn error(&self, cause: LoadCause) -> LoadError {
+        LoadError { name: self.name.clone(), cause }
     }
 
     /// Goes on as far as is possible without waiting, and returns when the last
@@ -240,10 +248,12 @@ impl Link {
         let context = Rc::clone(&self.context);
         let mut buffer = context.read_buffer.borrow_mut();
         let Poll::Ready(read) = self.socket.read(&mut buffer) else { return Ok(None) };
-        let length = read.map_err(|source| self.receive_error(source))?;
-        if length == 0 {
-            return Err(self.closed());
-        }
+        let outstanding = self.expected.outstanding;
+        let length = match read {
+            Ok(0) => return Err(self.error(LoadCause::Closed(outstanding))),
+            Ok(length) => length,
+            Err(source) => return Err(self.error(LoadCause::Receive { outstanding, source })),
+        };
         let arrived = Instant::now();
         let mut recorder = context.recorder.borrow_mut();
         let mut spare = context.spare.borrow_mut();
@@ -261,31 +271,10 @@ impl Link {
         let surplus = sorter.settle();
         context.publish(&recorder);
         self.waiting_since = (self.expected.outstanding > 0).then_some(arrived);
-        self.check(scanned, surplus)?;
-        Ok(Some(arrived))
-    }
-
-    fn closed(&self) -> LoadError {
-        let (connection, address) = (self.name.number, Arc::clone(&self.name.address));
-        LoadError::Closed { connection, address, outstanding: self.expected.outstanding }
-    }
-
-    fn receive_error(&self, source: io::Error) -> LoadError {
-        let (connection, address) = (self.name.number, Arc::clone(&self.name.address));
-        LoadError::Receive { connection, address, outstanding: self.expected.outstanding, source }
-    }
-
-    #[inline]
-    fn check(&self, scanned: Result<(), ScanError>, surplus: u64) -> Result<(), LoadError> {
-        let name = || (self.name.number, Arc::clone(&self.name.address));
-        scanned.map_err(|source| {
-            let (connection, address) = name();
-            LoadError::Scan { connection, address, source }
-        })?;
+        scanned.map_err(|source| self.error(source.into()))?;
         if surplus > 0 {
-            let (connection, address) = name();
-            return Err(LoadError::Surplus { connection, address, surplus });
+            return Err(self.error(LoadCause::Surplus(surplus)));
         }
-        Ok(())
+        Ok(Some(arrived))
     }
 }

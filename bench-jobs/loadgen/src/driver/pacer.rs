@@ -1,4 +1,4 @@
-//! The open loop's clock: says what is due and when the loop has to be awake
+//! The open loop's schedule: finds what is due and when the loop has to be awake
 //! for it, and counts how punctual it was. Reads no clock itself.
 //!
 //! Times are made when they come, so that a server that cannot follow costs no
@@ -31,12 +31,11 @@ pub(crate) struct ScheduleCounts {
     pub(crate) window: (Instant, Instant),
 }
 
-/// When the schedule of a client ends.
+/// The remaining work of a client in the measured window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ScheduleEnd {
-    At(Instant),
-    /// After so many measured requests.
+pub(crate) enum Remaining {
     Requests(u64),
+    For(Duration),
 }
 
 /// What a client has to do now.
@@ -48,13 +47,13 @@ pub(crate) enum Call {
     Over,
 }
 
-/// Hands out what is due.
+/// Gives clients their due requests.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     agenda: Agenda,
     origin: Instant,
     measured_from: Instant,
-    ends: Vec<ScheduleEnd>,
+    remaining: Vec<Remaining>,
     awake_wait: Duration,
     pub(crate) counts: ScheduleCounts,
     /// Until when answers are awaited.
@@ -62,24 +61,23 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// The schedule of the clients of these `numbers`, which end so, from `origin`
-    /// on. Answers are awaited for `drain` after its end.
+    /// The schedule of the clients of these `numbers`, with their `remaining` work, from
+    /// `origin` on. Answers are awaited for `drain` after its end.
     pub(crate) fn new(
         plan: &Plan,
         numbers: &[u64],
-        ends: Vec<ScheduleEnd>,
+        remaining: Vec<Remaining>,
         origin: Instant,
         measured_from: Instant,
         drain: Duration,
     ) -> Result<Self, HistogramError> {
-        let end = ends.iter().map(|end| match end {
-            ScheduleEnd::At(end) => *end,
-            ScheduleEnd::Requests(count) => {
-                let length = Duration::try_from_secs_f64(*count as f64 * plan.interval());
-                measured_from + length.unwrap_or_default()
+        let length = remaining.iter().map(|remaining| match remaining {
+            Remaining::For(length) => *length,
+            Remaining::Requests(count) => {
+                Duration::try_from_secs_f64(*count as f64 * plan.interval()).unwrap_or_default()
             }
         });
-        let end = end.max().unwrap_or(measured_from);
+        let end = measured_from + length.max().unwrap_or_default();
         let agenda = Agenda::new(plan, numbers);
         let affordable =
             Duration::try_from_secs_f64(agenda.mean_interval() * AWAKE_SHARE).unwrap_or(AWAKE_WAIT);
@@ -88,7 +86,7 @@ impl Pacer {
             agenda,
             origin,
             measured_from,
-            ends,
+            remaining,
             awake_wait: AWAKE_WAIT.min(affordable),
             counts: ScheduleCounts { scheduled: 0, sent: 0, lag: histogram::empty()?, window },
             answers_until: end + drain,
@@ -102,8 +100,8 @@ impl Pacer {
         Some((self.origin + due).saturating_duration_since(now).saturating_sub(self.awake_wait))
     }
 
-    /// What the client of this place has to do by `now`. Say with [`Self::send`],
-    /// [`Self::park`] or [`Self::retire`] what became of it.
+    /// What the next client has to do by `now`. Call [`Self::send`], [`Self::park`] or
+    /// [`Self::retire`] afterwards.
     #[inline]
     pub(crate) fn call(&self, now: Instant) -> Option<(usize, Call)> {
         let (due, client) = self.agenda.peek()?;
@@ -120,9 +118,9 @@ impl Pacer {
     }
 
     fn has_ended(&self, client: usize, instant: Instant) -> bool {
-        match self.ends.get(client) {
-            Some(ScheduleEnd::At(end)) => instant >= *end,
-            Some(ScheduleEnd::Requests(left)) => *left == 0,
+        match self.remaining.get(client) {
+            Some(Remaining::For(length)) => instant >= self.measured_from + *length,
+            Some(Remaining::Requests(left)) => *left == 0,
             None => true,
         }
     }
@@ -142,7 +140,7 @@ impl Pacer {
             self.counts.scheduled += 1;
             let lag = now.saturating_duration_since(due.instant);
             self.counts.lag.saturating_record(rounded_micros(lag));
-            if let Some(ScheduleEnd::Requests(left)) = self.ends.get_mut(client) {
+            if let Some(Remaining::Requests(left)) = self.remaining.get_mut(client) {
                 *left -= 1;
             }
         }
@@ -153,7 +151,7 @@ impl Pacer {
         self.agenda.park();
     }
 
-    /// It can again.
+    /// A parked client can write again.
     pub(crate) fn unpark(&mut self, client: usize) {
         self.agenda.unpark(client);
     }
@@ -178,15 +176,15 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::schedule::{Arrival, Schedule};
     use crate::workload::streams::Crowd;
+    use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
 
     /// Two clients, 10 requests a second together, for a second from `origin` on.
     fn pacer(origin: Instant) -> Pacer {
-        let schedule = Schedule { operations_per_second: 10.0, arrival: Arrival::Fixed };
-        let plan = Plan { schedule, seed: 1, crowd: Crowd::ALONE, connections: 2 };
-        let ends = vec![ScheduleEnd::At(origin + Duration::from_secs(1)), ScheduleEnd::Requests(3)];
-        Pacer::new(&plan, &[0, 1], ends, origin, origin, Duration::from_secs(2)).unwrap()
+        let rate = OpenLoopSpec { operations_per_second: 10, arrival: ArrivalSchedule::Fixed };
+        let plan = Plan { rate, seed: 1, crowd: Crowd::ALONE, connections: 2 };
+        let remaining = vec![Remaining::For(Duration::from_secs(1)), Remaining::Requests(3)];
+        Pacer::new(&plan, &[0, 1], remaining, origin, origin, Duration::from_secs(2)).unwrap()
     }
 
     #[test]

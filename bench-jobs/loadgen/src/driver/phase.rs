@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     Stop,
 }
 
-/// Returns when the run is to stop, or when there is no coordinator any more.
+/// Returns when the run is to stop, or when the coordinator has ended.
 pub(crate) async fn stopped(phase: &mut watch::Receiver<Phase>) {
     // Both outcomes mean the same here.
     let _ = phase.wait_for(|phase| *phase == Phase::Stop).await;

@@ -15,7 +15,7 @@ const LEAD: Duration = Duration::from_millis(100);
 /// connections it had then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Detail {
-    /// Bytes sent and received; 0 where nobody counts them.
+    /// Bytes sent and received; 0 if they are not counted.
     pub bytes: u64,
     /// Open connections.
     pub connections: u64,

@@ -1,5 +1,5 @@
-//! Runs the load: resolves the server, starts the load threads, lets
-//! them go together, prints progress, obeys signals and gathers the result.
+//! Runs the load: resolves the server, starts the load threads, releases them
+//! together, prints progress, obeys signals and gathers the result.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,17 +11,17 @@ use crate::configuration::Configuration;
 use crate::counts::assemble::{self, Gathered};
 use crate::counts::report::{Failure, Report};
 use crate::driver::clock::ClockAnchor;
+use crate::driver::connector::Load;
 use crate::driver::cpu::{self, CpuTime};
 use crate::driver::phase::{Ending, Phase, Signals};
 use crate::driver::progress::{ProgressCounters, ProgressLines};
 use crate::driver::worker::{self, WorkerEvent, WorkerPlan};
-use crate::wire::cluster::{self, Routes};
-use crate::wire::connect;
+use crate::wire::cluster;
 use crate::wire::tls::TlsClient;
 use crate::workload::requests::RequestTemplates;
 
 /// Runs the load that `configuration` describes. Whatever happens, the report
-/// says how it ended and what was done until then.
+/// has how it ended and what was done until then.
 pub async fn run(configuration: Configuration) -> Report {
     let configuration = Arc::new(configuration);
     let mut gathered = Gathered::new();
@@ -34,27 +34,24 @@ pub async fn run(configuration: Configuration) -> Report {
 
 async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) -> Result<(), Ending> {
     let failed = |step: &str, problem: &dyn std::fmt::Display| {
-        Failure::of_client(step, configuration.target(), problem)
+        Ending::Failed(Failure::of_client(step, configuration.target(), problem))
     };
-    let mut signals =
-        Signals::listen().map_err(|error| Ending::Failed(failed("listen for signals", &error)))?;
-    let security = configuration
-        .server()
-        .tls
-        .as_ref()
-        .map(TlsClient::new)
-        .transpose()
-        .map_err(|error| Ending::Failed(failed("set up TLS", &error)))?;
+    let mut signals = Signals::listen().map_err(|error| failed("listen for signals", &error))?;
+    let tls = configuration.server().tls.as_ref().map(TlsClient::new).transpose();
+    let tls = tls.map_err(|error| failed("set up TLS", &error))?;
     let routes = tokio::select! {
         biased;
         stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
-        found = find_routes(configuration, security.as_ref(), gathered) => found.map_err(Ending::Failed)?,
+        found = cluster::find(configuration, tls.as_ref()) => {
+            found.map_err(|error| Ending::Failed(error.failure()))?
+        }
     };
+    gathered.addresses = routes.nodes().flat_map(|node| &node.addresses).map(ToString::to_string).collect();
     cpu::allow_open_files(configuration.connections() * routes.shards.len())
-        .map_err(|error| Ending::Failed(failed("open so many connections", &error)))?;
-    let templates = RequestTemplates::new(configuration);
-    let crew = CrewParts { configuration, routes: routes.into(), templates: templates.into(), security };
-    let mut crew = crew.start().map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
+        .map_err(|error| failed("open so many connections", &error))?;
+    let templates = RequestTemplates::new(configuration).into();
+    let load = Load { configuration: Arc::clone(configuration), templates, routes: routes.into(), tls };
+    let mut crew = Crew::start(&load.into()).map_err(|error| failed("start a load thread", &error))?;
     crew.until_ready(&mut signals).await;
     let origin = if crew.ending.is_none() { crew.release(configuration, gathered) } else { Instant::now() };
     let cpu_before = crew.until_finished(&mut signals, configuration, origin).await;
@@ -62,17 +59,6 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
         cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_process().since(before));
     gathered.outcomes = crew.outcomes;
     crew.ending.map_or(Ok(()), Err)
-}
-
-/// Finds the server, and in a cluster everything that takes the load.
-async fn find_routes(
-    configuration: &Configuration,
-    security: Option<&TlsClient>,
-    gathered: &mut Gathered,
-) -> Result<Routes, Failure> {
-    let routes = cluster::find(configuration, security).await.map_err(|error| error.failure())?;
-    gathered.addresses = routes.nodes.iter().flat_map(connect::Endpoint::addresses).collect();
-    Ok(routes)
 }
 
 /// The load threads.
@@ -87,41 +73,22 @@ struct Crew {
     ending: Option<Ending>,
 }
 
-/// What every load thread gets.
-struct CrewParts<'a> {
-    configuration: &'a Arc<Configuration>,
-    routes: Arc<Routes>,
-    templates: Arc<RequestTemplates>,
-    security: Option<TlsClient>,
-}
-
-impl CrewParts<'_> {
-    fn start(&self) -> std::io::Result<Crew> {
-        let configuration = self.configuration;
+impl Crew {
+    fn start(load: &Arc<Load>) -> std::io::Result<Self> {
         let (phase, phase_seen) = watch::channel(Phase::Prepare);
         let (event_sender, events) = mpsc::unbounded_channel();
-        let mut progress = Vec::with_capacity(configuration.threads);
-        for thread in 0..configuration.threads {
+        let mut progress = Vec::new();
+        for thread in 0..load.configuration.threads {
             let counters = Arc::new(ProgressCounters::default());
             progress.push(Arc::clone(&counters));
-            let plan = WorkerPlan {
-                thread,
-                configuration: Arc::clone(configuration),
-                templates: Arc::clone(&self.templates),
-                routes: Arc::clone(&self.routes),
-                security: self.security.clone(),
-                phase: phase_seen.clone(),
-                events: event_sender.clone(),
-                progress: counters,
-            };
-            std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || worker::run(plan))?;
+            let (load, phase, events) = (Arc::clone(load), phase_seen.clone(), event_sender.clone());
+            let plan = WorkerPlan { thread, load, phase, events, progress: counters };
+            std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || worker::run(&plan))?;
         }
-        let target = configuration.target();
-        Ok(Crew { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
+        let target = load.configuration.target();
+        Ok(Self { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
     }
-}
 
-impl Crew {
     async fn until_ready(&mut self, signals: &mut Signals) {
         while self.ending.is_none() && self.ready < self.progress.len() {
             tokio::select! {
@@ -136,13 +103,8 @@ impl Crew {
     /// passed, and returns the instant at which the load begins.
     fn release(&mut self, configuration: &Configuration, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
-        let now = gathered.clock.instant();
-        let wanted = configuration
-            .specification
-            .start_at_unix_nanos
-            .and_then(|nanos| gathered.clock.instant_at(nanos));
-        let line = wanted.unwrap_or(now);
-        let origin = line.max(now);
+        let line = gathered.clock.line(configuration.specification.start_at_unix_nanos);
+        let origin = line.max(gathered.clock.instant());
         gathered.line = Some(line);
         self.phase.send_replace(Phase::Load { origin });
         origin

@@ -3,7 +3,6 @@
 //! at the begin of the measured window.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -13,13 +12,13 @@ use crate::counts::report::Failure;
 use crate::driver::connector::Connector;
 use crate::driver::cpu::CpuTime;
 use crate::driver::event_loop::{Alarm, EventLoop, TurnError};
-use crate::driver::link::{LoadError, ThreadContext};
+use crate::driver::link::ThreadContext;
 use crate::driver::phase::Phase;
 use crate::driver::progress::{Detail, DetailTimes};
 
 /// Longest wait for the current batches once the run is to stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Longest time for which an idle event loop does not see that the run is to stop.
+/// Longest time until an idle event loop notices that the run is to stop.
 const LONGEST_TURN: Duration = Duration::from_millis(50);
 
 /// Watches over the connections of a thread.
@@ -59,7 +58,22 @@ impl<'a> Watch<'a> {
         connector: &Connector,
         phase: &watch::Receiver<Phase>,
     ) -> Result<(), Failure> {
-        clients.start().map_err(|error| self.turn_failure(&error))?;
+        self.turn(clients, connector, phase).await.map_err(|error| match error {
+            TurnError::Load(error) => error.failure(),
+            TurnError::Connect(error) => error.failure(),
+            TurnError::Wait(_) | TurnError::Register(_) => {
+                Failure::of_client("run the event loop", self.configuration.target(), &error)
+            }
+        })
+    }
+
+    async fn turn(
+        &mut self,
+        clients: &mut EventLoop,
+        connector: &Connector,
+        phase: &watch::Receiver<Phase>,
+    ) -> Result<(), TurnError> {
+        clients.start()?;
         let mut now = Instant::now();
         let mut next_check = self.next_check(now);
         let mut stopping = false;
@@ -69,7 +83,7 @@ impl<'a> Watch<'a> {
                 self.cpu_before = Some(CpuTime::of_thread());
             }
             if now >= next_check {
-                self.fail_when_silent(clients, now)?;
+                clients.fail_when_silent(now, self.configuration.response_timeout)?;
                 if self.detail_times.pass(now) {
                     self.publish_detail(clients);
                 }
@@ -79,22 +93,21 @@ impl<'a> Watch<'a> {
             if !stopping && phase.has_changed().unwrap_or(true) {
                 stopping = true;
                 self.context.stop.set(true);
-                clients.stop().map_err(|error| self.turn_failure(&error))?;
-                cut_off = Some(now + self.grace());
+                clients.stop()?;
+                cut_off = Some(now + STOP_GRACE.min(self.configuration.response_timeout));
             }
             if cut_off.is_some_and(|instant| now >= instant) {
                 break;
             }
             while let Some((number, address)) = clients.wanted() {
-                let link = connector.link(&address, self.context).await.map_err(|error| error.failure())?;
-                clients.adopt(number, link).map_err(|error| self.turn_failure(&error))?;
+                clients.adopt(number, connector.link(&address, self.context).await?)?;
             }
-            now = clients.turn(now).map_err(|error| self.turn_failure(&error))?;
+            now = clients.turn(now)?;
         }
         Ok(())
     }
 
-    /// When silence is looked for, or a detail published. One look at the clock serves both.
+    /// When the thread next checks for silence or publishes its detail. One look at the clock serves both.
     fn next_check(&self, now: Instant) -> Instant {
         let silence = now + self.silence_check();
         self.detail_times.next().map_or(silence, |detail| detail.min(silence))
@@ -108,29 +121,8 @@ impl<'a> Watch<'a> {
         self.context.progress.publish(Detail { bytes, connections, latency });
     }
 
-    fn turn_failure(&self, error: &TurnError) -> Failure {
-        match error {
-            TurnError::Load(error) => error.failure(),
-            TurnError::Wait(_) | TurnError::Register(_) => {
-                Failure::of_client("run the event loop", self.configuration.target(), error)
-            }
-        }
-    }
-
-    fn grace(&self) -> Duration {
-        STOP_GRACE.min(self.configuration.response_timeout)
-    }
-
-    /// How often silence is looked for.
+    /// How often the thread checks for silence.
     fn silence_check(&self) -> Duration {
         (self.configuration.response_timeout / 8).clamp(Duration::from_millis(5), Duration::from_millis(250))
-    }
-
-    fn fail_when_silent(&self, clients: &EventLoop, now: Instant) -> Result<(), Failure> {
-        let Some((link, silence)) = clients.silent(now, self.configuration.response_timeout) else {
-            return Ok(());
-        };
-        let (connection, address) = (link.name.number, Arc::clone(&link.name.address));
-        Err(LoadError::Silent { connection, address, seconds: silence.as_secs_f64() }.failure())
     }
 }

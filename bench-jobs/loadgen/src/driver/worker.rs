@@ -1,42 +1,33 @@
 //! One load thread: connects its connections, waits at the line, runs them on
 //! an event loop of its own and hands back what they counted.
 
-use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dragstrip_results::histogram::HistogramError;
-use tokio::runtime::{LocalOptions, LocalRuntime};
+use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep_until;
 
 use crate::configuration::{Configuration, Limit};
 use crate::counts::recorder::Recorder;
 use crate::counts::replies::Expectation;
 use crate::counts::report::Failure;
-use crate::driver::client::{Client, Map, Pace, Remaining};
-use crate::driver::connector::{Connected, Connector};
+use crate::driver::client::{Client, Map, Pace};
+use crate::driver::clock::wait_until;
+use crate::driver::connector::{Connected, Connector, Load};
 use crate::driver::cpu::CpuTime;
 use crate::driver::event_loop::EventLoop;
 use crate::driver::link::{Link, ThreadContext};
-use crate::driver::pacer::{Pacer, ScheduleCounts, ScheduleEnd};
+use crate::driver::pacer::{Pacer, Remaining, ScheduleCounts};
 use crate::driver::phase::{Phase, stopped};
 use crate::driver::progress::ProgressCounters;
 use crate::driver::supervise::Watch;
-use crate::wire::cluster::Routes;
 use crate::wire::slots::SlotMap;
-use crate::wire::tls::TlsClient;
 use crate::workload::keys::Share;
-use crate::workload::requests::{RequestSource, RequestTemplates};
+use crate::workload::requests::RequestSource;
 use crate::workload::schedule::Plan;
-
-/// Timers of the event loop are good to a millisecond; the rest before the
-/// line is slept more finely.
-const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
-/// A thread sleeps until this long before the line and spins from there.
-const FINE_WAIT_MARGIN: Duration = Duration::from_micros(150);
 
 /// What a thread reports to the coordinator.
 #[derive(Debug)]
@@ -45,8 +36,8 @@ pub(crate) enum WorkerEvent {
     Finished(Box<WorkerOutcome>),
 }
 
-/// What a thread hands back.
-#[derive(Debug)]
+/// What a thread hands back; nothing by default.
+#[derive(Debug, Default)]
 pub(crate) struct WorkerOutcome {
     pub(crate) thread: usize,
     /// None when the thread sent nothing.
@@ -60,64 +51,53 @@ pub(crate) struct WorkerOutcome {
     pub(crate) failure: Option<Failure>,
 }
 
-impl WorkerOutcome {
-    fn idle(thread: usize, failure: Option<Failure>) -> Self {
-        Self {
-            thread,
-            recorder: None,
-            schedule: None,
-            cpu: CpuTime::default(),
-            busy: Duration::ZERO,
-            failure,
-        }
-    }
-}
-
 /// Everything a thread needs.
 #[derive(Debug)]
 pub(crate) struct WorkerPlan {
     pub(crate) thread: usize,
-    pub(crate) configuration: Arc<Configuration>,
-    pub(crate) templates: Arc<RequestTemplates>,
-    pub(crate) routes: Arc<Routes>,
-    pub(crate) security: Option<TlsClient>,
+    pub(crate) load: Arc<Load>,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) events: mpsc::UnboundedSender<WorkerEvent>,
     pub(crate) progress: Arc<ProgressCounters>,
 }
 
+impl WorkerPlan {
+    fn failure(&self, step: &str, problem: &dyn std::fmt::Display) -> Failure {
+        Failure::of_client(step, self.load.configuration.target(), problem)
+    }
+}
+
 /// Body of a load thread. Always ends with [`WorkerEvent::Finished`].
-pub(crate) fn run(mut plan: WorkerPlan) {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let outcome = match builder.enable_all().build_local(LocalOptions::default()) {
-        Ok(runtime) => work_on(&runtime, &mut plan),
-        Err(error) => {
-            let failure = Failure::of_client("start an event loop", plan.configuration.target(), &error);
-            WorkerOutcome::idle(plan.thread, Some(failure))
-        }
+pub(crate) fn run(plan: &WorkerPlan) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(work(plan)),
+        Err(error) => Err(plan.failure("start an event loop", &error)),
     };
-    // A coordinator that no longer listens has no use for the outcome.
+    let outcome = outcome.unwrap_or_else(|failure| WorkerOutcome {
+        thread: plan.thread,
+        failure: Some(failure),
+        ..WorkerOutcome::default()
+    });
+    // A coordinator that has ended has no use for the outcome.
     let _ = plan.events.send(WorkerEvent::Finished(Box::new(outcome)));
 }
 
-fn work_on(runtime: &LocalRuntime, plan: &mut WorkerPlan) -> WorkerOutcome {
-    let thread = plan.thread;
-    runtime.block_on(work(plan)).unwrap_or_else(|failure| WorkerOutcome::idle(thread, Some(failure)))
-}
-
-async fn work(plan: &mut WorkerPlan) -> Result<WorkerOutcome, Failure> {
+async fn work(plan: &WorkerPlan) -> Result<WorkerOutcome, Failure> {
     let mut phase = plan.phase.clone();
+    let idle = || WorkerOutcome { thread: plan.thread, ..WorkerOutcome::default() };
     let prepared = tokio::select! {
         biased;
-        () = stopped(&mut phase) => return Ok(WorkerOutcome::idle(plan.thread, None)),
+        () = stopped(&mut phase) => return Ok(idle()),
         prepared = prepare(plan) => prepared?,
     };
     // As above: without a coordinator the wait below ends at once.
     let _ = plan.events.send(WorkerEvent::Ready);
-    let Some(origin) = wait_at_line(&mut plan.phase).await else {
-        return Ok(WorkerOutcome::idle(plan.thread, None));
+    let Some(origin) = wait_at_line(&mut phase).await else {
+        return Ok(idle());
     };
-    run_load(plan, prepared, origin).await
+    run_load(plan, prepared, origin, &phase).await
 }
 
 /// Clients that are ready, and what they need.
@@ -136,27 +116,19 @@ struct Ready {
 }
 
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
-    let configuration = &*plan.configuration;
-    let problem = |problem: &dyn std::fmt::Display| {
-        Failure::of_client("prepare the requests", configuration.target(), problem)
-    };
-    let recorder = Recorder::new(configuration.operations.len(), plan.routes.labels(), Instant::now())
-        .map_err(|error| Failure::of_client("prepare the records", configuration.target(), &error))?;
-    let connector = Connector {
-        configuration: Arc::clone(&plan.configuration),
-        templates: Arc::clone(&plan.templates),
-        routes: Arc::clone(&plan.routes),
-        security: plan.security.clone(),
-        next: Cell::new(configuration.connections() * plan.routes.shards.len()),
-    };
+    let Load { configuration, templates, routes, .. } = &*plan.load;
+    let labels = routes.nodes().map(|node| Arc::clone(&node.label)).collect();
+    let recorder = Recorder::new(configuration.operations.len(), labels, Instant::now())
+        .map_err(|error| plan.failure("prepare the records", &error))?;
+    let connector = Connector::new(Arc::clone(&plan.load));
     let first = plan.thread * configuration.connections_per_thread;
     let own = first..first + configuration.connections_per_thread;
     let connected = connector.connect_all(own.clone()).await?;
     let mut clients = Vec::with_capacity(connected.len());
     for (client, connections) in own.zip(connected) {
         let share = Share { index: client as u64, connections: configuration.connections() as u64 };
-        let source = RequestSource::new(configuration, Arc::clone(&plan.templates), share)
-            .map_err(|error| problem(&error))?;
+        let source = RequestSource::new(configuration, Arc::clone(templates), share)
+            .map_err(|error| plan.failure("prepare the requests", &error))?;
         clients.push(Ready { connections, source, share, remaining: remaining(configuration, share) });
     }
     Ok(Prepared { connector, clients, recorder })
@@ -165,7 +137,7 @@ async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
 /// What a client has to do in the measured window, from its beginning.
 fn remaining(configuration: &Configuration, share: Share) -> Remaining {
     match configuration.limit {
-        Limit::Requests(requests) => Remaining::Requests(requests.get()),
+        Limit::Requests(requests) => Remaining::Requests(requests),
         Limit::Duration(duration) => Remaining::For(duration),
         Limit::AllKeys => {
             let (_, keys) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
@@ -182,50 +154,40 @@ async fn wait_at_line(phase: &mut watch::Receiver<Phase>) -> Option<Instant> {
     let Phase::Load { origin } = current else {
         return None;
     };
-    if let Some(coarse) = origin.checked_sub(COARSE_WAIT_MARGIN) {
-        tokio::select! {
-            biased;
-            () = stopped(phase) => return None,
-            () = sleep_until(coarse.into()) => {}
-        }
+    tokio::select! {
+        biased;
+        () = stopped(phase) => None,
+        () = wait_until(origin) => Some(origin),
     }
-    let fine = origin.saturating_duration_since(Instant::now()).saturating_sub(FINE_WAIT_MARGIN);
-    std::thread::sleep(fine);
-    while Instant::now() < origin {
-        std::hint::spin_loop();
-    }
-    Some(origin)
 }
 
 async fn run_load(
-    plan: &mut WorkerPlan,
+    plan: &WorkerPlan,
     prepared: Prepared,
     origin: Instant,
+    phase: &watch::Receiver<Phase>,
 ) -> Result<WorkerOutcome, Failure> {
-    let configuration = Arc::clone(&plan.configuration);
-    let failed = |step: &str, problem: &dyn std::fmt::Display| {
-        Failure::of_client(step, configuration.target(), problem)
-    };
+    let configuration = &*plan.load.configuration;
     let measured_from = origin + configuration.warmup;
     let Prepared { connector, clients, mut recorder } = prepared;
     recorder.set_origin(measured_from);
-    let templates = Arc::clone(&plan.templates);
-    let context = Rc::new(ThreadContext::new(recorder, templates, Arc::clone(&plan.progress), measured_from));
-    let mut watch = Watch::new(&context, &configuration);
+    let (templates, progress) = (Arc::clone(&plan.load.templates), Arc::clone(&plan.progress));
+    let context = Rc::new(ThreadContext::new(recorder, templates, progress, measured_from));
+    let mut watch = Watch::new(&context, configuration);
     let pacer =
-        pacer(&configuration, &clients, origin).map_err(|error| failed("start the schedule", &error))?;
-    let clients = clients_of(clients, &connector, &context, origin);
+        pacer(configuration, &clients, origin).map_err(|error| plan.failure("start the schedule", &error))?;
+    let clients = clients_of(clients, &plan.load, &context, origin);
     if pacer.is_some() {
-        wake_punctually().map_err(|error| failed("have the thread woken in time", &error))?;
+        wake_punctually().map_err(|error| plan.failure("have the thread woken in time", &error))?;
     }
     let mut event_loop = EventLoop::new(clients, pacer, watch.alarm())
-        .map_err(|error| failed("start the event loop", &error))?;
-    let failure = watch.over(&mut event_loop, &connector, &plan.phase).await.err();
+        .map_err(|error| plan.failure("start the event loop", &error))?;
+    let failure = watch.over(&mut event_loop, &connector, phase).await.err();
     let cpu = watch.cpu_used();
     let busy = measured_from.elapsed();
     let schedule = finish(event_loop, &context);
     let Some(context) = Rc::into_inner(context) else {
-        return Err(failed("collect the counts", &"a connection outlived its thread"));
+        return Err(plan.failure("collect the counts", &"a connection outlived its thread"));
     };
     let mut recorder = context.recorder.into_inner();
     recorder.finish();
@@ -245,36 +207,27 @@ fn pacer(
     clients: &[Ready],
     origin: Instant,
 ) -> Result<Option<Pacer>, HistogramError> {
-    let Some(schedule) = configuration.schedule else { return Ok(None) };
+    let Some(rate) = configuration.load().rate.clone() else { return Ok(None) };
     let (seed, crowd) = (configuration.seed, configuration.crowd);
-    let plan = Plan { schedule, seed, crowd, connections: configuration.connections() as u64 };
+    let plan = Plan { rate, seed, crowd, connections: configuration.connections() as u64 };
     let numbers: Vec<u64> = clients.iter().map(|client| client.share.index).collect();
+    let remaining = clients.iter().map(|client| client.remaining).collect();
     let measured_from = origin + configuration.warmup;
-    let end = |client: &Ready| match client.remaining {
-        Remaining::Requests(count) => ScheduleEnd::Requests(count),
-        Remaining::For(duration) => ScheduleEnd::At(measured_from + duration),
-    };
-    let ends = clients.iter().map(end).collect();
-    Pacer::new(&plan, &numbers, ends, origin, measured_from, configuration.drain).map(Some)
+    Pacer::new(&plan, &numbers, remaining, origin, measured_from, configuration.drain).map(Some)
 }
 
-fn clients_of(
-    ready: Vec<Ready>,
-    connector: &Connector,
-    context: &Rc<ThreadContext>,
-    origin: Instant,
-) -> Vec<Client> {
-    let configuration = &*connector.configuration;
-    let (routes, templates) = (&connector.routes, &connector.templates);
+fn clients_of(ready: Vec<Ready>, load: &Load, context: &Rc<ThreadContext>, origin: Instant) -> Vec<Client> {
+    let Load { configuration, templates, routes, .. } = load;
     let map = routes.cluster.then(|| Map {
         routes: Arc::clone(routes),
         slots: Rc::new(SlotMap::new(routes.shards.iter().map(|shard| &shard.slots))),
     });
     let replies = templates.replies();
     let client = |Ready { connections, source, share, remaining }: Ready| {
-        let pace = match configuration.schedule {
-            Some(_) => Pace::Scheduled { over: false },
-            None => Pace::Closed { pipeline: configuration.pipeline, remaining },
+        let pace = if configuration.load().rate.is_some() {
+            Pace::Scheduled { over: false }
+        } else {
+            Pace::Closed { pipeline: configuration.pipeline, remaining }
         };
         let link = |(name, socket): Connected| {
             let flight = Client::flight(pace, routes.cluster, templates.walk(share.index));

@@ -1,292 +1,248 @@
-//! Finds the server and makes connections ready for load: resolve, connect,
-//! secure, authenticate, agree on the protocol version.
-//!
-//! Every failure names the server's address and the step it happened in.
+//! Finds the server and makes connections ready for load: resolves its name, connects, encrypts,
+//! authenticates, agrees on the protocol version. A failure names the address and the step.
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::{Cmd, RedisError, Value};
 use thiserror::Error;
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::configuration::{Configuration, Credentials};
 use crate::counts::report::{Failure, FailureKind};
-use crate::wire::exchange::{ExchangeError, Said, encode_command, exchange};
-use crate::wire::outgoing::Outgoing;
-use crate::wire::stream::LoadStream;
+use crate::wire::slots::SLOTS;
+use crate::wire::socket::LoadSocket;
 use crate::wire::tls::{TlsClient, TlsError};
 
 /// Where a server can be reached.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Endpoint {
-    /// As people know it, `host:port` or a path.
+    /// `host:port`, as messages and redirections name it.
     pub(crate) label: Arc<str>,
-    /// Its host, which a certificate must name.
-    pub(crate) host: String,
-    pub(crate) place: Place,
-}
-
-/// A way to a server.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
-    Tcp(Vec<SocketAddr>),
-    Unix(PathBuf),
+    pub(crate) addresses: Vec<SocketAddr>,
 }
 
 impl Endpoint {
-    /// The addresses behind the name, as text.
-    pub(crate) fn addresses(&self) -> Vec<String> {
-        match &self.place {
-            Place::Tcp(addresses) => addresses.iter().map(SocketAddr::to_string).collect(),
-            Place::Unix(path) => vec![path.display().to_string()],
-        }
+    /// Its host, which a certificate must name.
+    pub(crate) fn host(&self) -> &str {
+        let host = self.label.rsplit_once(':').map_or(&*self.label, |(host, _)| host);
+        host.trim_matches(['[', ']'])
     }
 }
 
-/// Requests on a connection before the load.
+/// A step from a server's name to a connection that is ready for load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum HandshakeStep {
+pub(crate) enum Step {
+    Resolve,
+    Connect,
+    Encrypt,
     Authenticate,
     NegotiateProtocol,
     AllowReplicaReads,
     ReadSlots,
 }
 
-impl HandshakeStep {
-    pub(crate) fn name(self) -> &'static str {
+impl Step {
+    /// The step as messages name it, before the address.
+    fn name(self) -> &'static str {
         match self {
-            Self::Authenticate => "authenticate (AUTH)",
-            Self::NegotiateProtocol => "agree on RESP3 (HELLO 3)",
-            Self::AllowReplicaReads => "allow reads from a replica (READONLY)",
-            Self::ReadSlots => "read the slots of the cluster (CLUSTER SLOTS)",
+            Self::Resolve => "resolve",
+            Self::Connect => "connect to",
+            Self::Encrypt => "encrypt the connection (TLS) to",
+            Self::Authenticate => "authenticate (AUTH) with",
+            Self::NegotiateProtocol => "agree on RESP3 (HELLO 3) with",
+            Self::AllowReplicaReads => "allow reads from the replica (READONLY)",
+            Self::ReadSlots => "read the slots of the cluster (CLUSTER SLOTS) at",
         }
     }
 }
 
 /// A connection could not be made ready.
 #[derive(Debug, Error)]
-pub(crate) enum ConnectError {
-    #[error("cannot resolve {target}: {source}")]
-    Resolve { target: String, source: io::Error },
-    #[error("cannot resolve {target}: no answer within {seconds} s")]
-    ResolveTimeout { target: String, seconds: f64 },
-    #[error("cannot resolve {target}: the name has no address")]
-    NoAddress { target: String },
-    #[error("cannot connect to {address}: {source}")]
-    Connect { address: String, source: io::Error },
-    #[error("cannot connect to {address}: no answer within {seconds} s")]
-    ConnectTimeout { address: String, seconds: f64 },
-    #[error("cannot set up the socket to {address}: {source}")]
-    ConfigureSocket { address: String, source: io::Error },
-    #[error("cannot secure the connection to {address}: {source}")]
-    NameServer { address: String, source: TlsError },
-    #[error("cannot secure the connection to {address} (TLS): {source}")]
-    Secure { address: String, source: io::Error },
-    #[error("cannot secure the connection to {address} (TLS): no answer within {seconds} s")]
-    SecureTimeout { address: String, seconds: f64 },
-    #[error("cannot {} with {address}: {source}", step.name())]
-    Exchange { step: HandshakeStep, address: String, source: ExchangeError },
-    #[error("cannot {} with {address}: no answer within {seconds} s", step.name())]
-    ExchangeTimeout { step: HandshakeStep, address: String, seconds: f64 },
-    #[error("cannot {} with {address}: the server says: {reply}", step.name())]
-    Refused { step: HandshakeStep, address: String, reply: String },
+#[error("cannot {} {address}: {cause}", step.name())]
+pub(crate) struct ConnectError {
+    step: Step,
+    address: String,
+    #[source]
+    cause: Cause,
+}
+
+/// Why a step failed.
+#[derive(Debug, Error)]
+pub(crate) enum Cause {
+    #[error("{0}")]
+    Transfer(#[from] io::Error),
+    #[error("no answer within {0} s")]
+    Timeout(f64),
+    #[error("the name has no address")]
+    NoAddress,
+    #[error("{0}")]
+    Encrypt(#[from] TlsError),
+    #[error("{0}")]
+    Decode(#[from] RedisError),
+    #[error("the server says: {0}")]
+    Refused(String),
+    #[error("the reply is not a list of slots")]
+    Form,
+    #[error("{0} of {SLOTS} slots have no shard; finish forming the cluster first")]
+    Incomplete(usize),
+    #[error("its shard has no replica to read from; leave out loadgen.replicaReads or add one")]
+    NoReplica,
+}
+
+impl Cause {
+    /// The error that stops `step` at `address`.
+    pub(crate) fn at(self, step: Step, address: impl Into<String>) -> ConnectError {
+        ConnectError { step, address: address.into(), cause: self }
+    }
 }
 
 impl ConnectError {
     /// The form in which the failure is reported.
     pub(crate) fn failure(&self) -> Failure {
-        let (kind, step, address) = match self {
-            Self::Resolve { target, .. }
-            | Self::ResolveTimeout { target, .. }
-            | Self::NoAddress { target } => (FailureKind::NameResolution, "resolve", target.clone()),
-            Self::Connect { address, .. }
-            | Self::ConnectTimeout { address, .. }
-            | Self::ConfigureSocket { address, .. } => (FailureKind::Connect, "connect", address.clone()),
-            Self::NameServer { address, .. }
-            | Self::Secure { address, .. }
-            | Self::SecureTimeout { address, .. } => {
-                (FailureKind::Handshake, "secure the connection (TLS)", address.clone())
-            }
-            Self::Exchange { step, address, .. } | Self::ExchangeTimeout { step, address, .. } => {
-                (FailureKind::Handshake, step.name(), address.clone())
-            }
-            Self::Refused { step, address, reply } => {
-                (refusal_kind(*step, reply), step.name(), address.clone())
-            }
+        let kind = match (self.step, &self.cause) {
+            (Step::Resolve, _) => FailureKind::NameResolution,
+            (Step::Connect, _) => FailureKind::Connect,
+            (Step::Authenticate, Cause::Refused(_)) => FailureKind::Authentication,
+            (_, Cause::Refused(words)) if words.starts_with("NOAUTH") => FailureKind::Authentication,
+            _ => FailureKind::Handshake,
         };
-        Failure { kind, step: step.into(), address, message: self.to_string() }
+        let (step, address) = (self.step.name().into(), self.address.clone());
+        Failure { kind, step, address, message: self.to_string() }
     }
 }
 
-fn refusal_kind(step: HandshakeStep, reply: &str) -> FailureKind {
-    if step == HandshakeStep::Authenticate || reply.starts_with("NOAUTH") {
-        FailureKind::Authentication
-    } else {
-        FailureKind::Handshake
-    }
+/// Gives up `work` after `limit`, and names the step in an error.
+async fn within<T, E: Into<Cause>>(
+    limit: Duration,
+    step: Step,
+    address: &str,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, ConnectError> {
+    let outcome = match timeout(limit, work).await {
+        Err(_) => Err(Cause::Timeout(limit.as_secs_f64())),
+        Ok(outcome) => outcome.map_err(Into::into),
+    };
+    outcome.map_err(|cause| cause.at(step, address))
 }
 
 /// The addresses of the server that `configuration` names.
 pub async fn addresses(configuration: &Configuration) -> Result<Vec<String>, Failure> {
-    find(configuration).await.map(|endpoint| endpoint.addresses()).map_err(|error| error.failure())
+    let endpoint = find(configuration).await.map_err(|error| error.failure())?;
+    Ok(endpoint.addresses.iter().map(SocketAddr::to_string).collect())
 }
 
 /// The server that `configuration` names.
 pub(crate) async fn find(configuration: &Configuration) -> Result<Endpoint, ConnectError> {
-    if let Some(path) = &configuration.server().unix_socket {
-        let label = configuration.target().into();
-        return Ok(Endpoint {
-            label,
-            host: configuration.server().host.clone(),
-            place: Place::Unix(path.clone()),
-        });
-    }
-    resolve(&configuration.server().host, configuration.server().port, configuration.connect_timeout).await
+    resolve(&configuration.target(), configuration.connect_timeout).await
 }
 
-/// The server at a host and port, with at least one address.
-pub(crate) async fn resolve(host: &str, port: u16, limit: Duration) -> Result<Endpoint, ConnectError> {
-    let target = crate::specification::host_and_port(host, port);
-    let addresses: Vec<SocketAddr> = match timeout(limit, lookup_host((host, port))).await {
-        Err(_) => return Err(ConnectError::ResolveTimeout { target, seconds: limit.as_secs_f64() }),
-        Ok(Err(source)) => return Err(ConnectError::Resolve { target, source }),
-        Ok(Ok(found)) => found.collect(),
-    };
-    if addresses.is_empty() {
-        return Err(ConnectError::NoAddress { target });
-    }
-    Ok(Endpoint { label: target.into(), host: host.into(), place: Place::Tcp(addresses) })
+/// The server at `host:port`.
+pub(crate) async fn resolve(label: &str, limit: Duration) -> Result<Endpoint, ConnectError> {
+    let found = within(limit, Step::Resolve, label, lookup_host(label)).await?;
+    Ok(Endpoint { label: label.into(), addresses: found.collect() })
 }
 
-/// A connection ready for load, made with the first address that accepts one,
-/// and the address.
+/// A connection that is ready for load.
+pub(crate) struct Established {
+    pub(crate) socket: LoadSocket,
+    /// The address it was made to.
+    pub(crate) address: Arc<str>,
+    /// The reply to the last command before the load.
+    pub(crate) reply: Value,
+}
+
+/// Connects to the first address that accepts a connection and makes it ready. The
+/// server gets `last` after the commands that every connection needs.
 pub(crate) async fn establish(
     configuration: &Configuration,
-    security: Option<&TlsClient>,
+    tls: Option<&TlsClient>,
     endpoint: &Endpoint,
-) -> Result<(LoadStream, Arc<str>), ConnectError> {
+    last: Option<(Step, Cmd)>,
+) -> Result<Established, ConnectError> {
     let limit = configuration.connect_timeout;
-    let (mut stream, address) = match &endpoint.place {
-        Place::Unix(path) => (connect_unix(path, limit).await?, Arc::clone(&endpoint.label)),
-        Place::Tcp(addresses) => {
-            let (stream, address) = connect_first(endpoint, addresses, limit).await?;
-            (secured(stream, security, &endpoint.host, &address, limit).await?, address.into())
-        }
+    let (mut stream, address) = connect(endpoint, limit).await?;
+    let greetings: Vec<_> = greetings(configuration).into_iter().chain(last).collect();
+    let (socket, reply) = if let Some(client) = tls {
+        let encrypted = client.connect(endpoint.host(), stream);
+        let mut stream = within(limit, Step::Encrypt, &address, encrypted).await?;
+        let reply = greet(&mut stream, &address, &greetings, limit).await?;
+        (LoadSocket::encrypted(stream), reply)
+    } else {
+        let reply = greet(&mut stream, &address, &greetings, limit).await?;
+        (LoadSocket::plain(stream), reply)
     };
-    greet(&mut stream, &address, configuration).await?;
-    Ok((stream, address))
+    let socket = socket.map_err(|error| Cause::from(error).at(Step::Connect, &*address))?;
+    Ok(Established { socket, address, reply })
 }
 
-async fn connect_unix(path: &std::path::Path, limit: Duration) -> Result<LoadStream, ConnectError> {
-    let address = path.display().to_string();
-    match timeout(limit, UnixStream::connect(path)).await {
-        Err(_) => Err(ConnectError::ConnectTimeout { address, seconds: limit.as_secs_f64() }),
-        Ok(Err(source)) => Err(ConnectError::Connect { address, source }),
-        Ok(Ok(stream)) => Ok(LoadStream::Unix(stream)),
-    }
-}
-
-async fn connect_first(
-    endpoint: &Endpoint,
-    addresses: &[SocketAddr],
-    limit: Duration,
-) -> Result<(TcpStream, String), ConnectError> {
-    let mut last_error = ConnectError::NoAddress { target: endpoint.label.to_string() };
-    for &address in addresses {
-        match connect(address, limit).await {
-            Ok(stream) => return Ok((stream, address.to_string())),
+async fn connect(endpoint: &Endpoint, limit: Duration) -> Result<(TcpStream, Arc<str>), ConnectError> {
+    let mut last_error = Cause::NoAddress.at(Step::Resolve, &*endpoint.label);
+    for address in &endpoint.addresses {
+        let connected = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            io::Result::Ok(stream)
+        };
+        let address = address.to_string();
+        match within(limit, Step::Connect, &address, connected).await {
+            Ok(stream) => return Ok((stream, address.into())),
             Err(error) => last_error = error,
         }
     }
     Err(last_error)
 }
 
-async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, ConnectError> {
-    let text = || address.to_string();
-    let stream = match timeout(limit, TcpStream::connect(address)).await {
-        Err(_) => {
-            return Err(ConnectError::ConnectTimeout { address: text(), seconds: limit.as_secs_f64() });
-        }
-        Ok(Err(source)) => return Err(ConnectError::Connect { address: text(), source }),
-        Ok(Ok(stream)) => stream,
+/// The commands that make a connection ready.
+fn greetings(configuration: &Configuration) -> Vec<(Step, Cmd)> {
+    let mut commands = Vec::new();
+    let mut add = |step, words: &[&str]| {
+        let mut command = Cmd::new();
+        command.arg(words);
+        commands.push((step, command));
     };
-    stream.set_nodelay(true).map_err(|source| ConnectError::ConfigureSocket { address: text(), source })?;
-    Ok(stream)
-}
-
-async fn secured(
-    stream: TcpStream,
-    security: Option<&TlsClient>,
-    host: &str,
-    address: &str,
-    limit: Duration,
-) -> Result<LoadStream, ConnectError> {
-    let Some(client) = security else { return Ok(LoadStream::Tcp(stream)) };
-    let address = || address.to_owned();
-    let name =
-        client.name_of(host).map_err(|source| ConnectError::NameServer { address: address(), source })?;
-    match timeout(limit, client.connector.connect(name, stream)).await {
-        Err(_) => Err(ConnectError::SecureTimeout { address: address(), seconds: limit.as_secs_f64() }),
-        Ok(Err(source)) => Err(ConnectError::Secure { address: address(), source }),
-        Ok(Ok(stream)) => Ok(LoadStream::Tls(Box::new(stream))),
-    }
-}
-
-async fn greet(
-    stream: &mut LoadStream,
-    address: &str,
-    configuration: &Configuration,
-) -> Result<(), ConnectError> {
-    let limit = configuration.connect_timeout;
-    if let Some(credentials) = &configuration.credentials {
-        let request = authentication_request(credentials);
-        send(stream, address, HandshakeStep::Authenticate, &request, limit, None).await?;
+    if let Some(Credentials { username, password }) = &configuration.credentials {
+        match username {
+            Some(username) => add(Step::Authenticate, &["AUTH", username, password]),
+            None => add(Step::Authenticate, &["AUTH", password]),
+        }
     }
     if configuration.load().resp3 {
-        let request = encode_command(&["HELLO", "3"]);
-        send(stream, address, HandshakeStep::NegotiateProtocol, &request, limit, None).await?;
+        add(Step::NegotiateProtocol, &["HELLO", "3"]);
     }
     if configuration.load().replica_reads {
-        let request = encode_command(&["READONLY"]);
-        send(stream, address, HandshakeStep::AllowReplicaReads, &request, limit, None).await?;
+        add(Step::AllowReplicaReads, &["READONLY"]);
     }
-    Ok(())
+    commands
 }
 
-fn authentication_request(credentials: &Credentials) -> Outgoing {
-    match &credentials.username {
-        Some(username) => encode_command(&["AUTH", username, &credentials.password]),
-        None => encode_command(&["AUTH", &credentials.password]),
-    }
-}
-
-/// Asks the server one thing, which it must not refuse. With `raw` the bytes
-/// of its reply are kept.
-pub(crate) async fn send(
-    stream: &mut LoadStream,
+/// Sends the commands one after the other and returns the last reply.
+async fn greet(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     address: &str,
-    step: HandshakeStep,
-    request: &Outgoing,
+    commands: &[(Step, Cmd)],
     limit: Duration,
-    raw: Option<&mut Vec<u8>>,
-) -> Result<(), ConnectError> {
-    let address = || address.to_owned();
-    match timeout(limit, exchange(stream, request, &[], 1, raw)).await {
-        Err(_) => {
-            Err(ConnectError::ExchangeTimeout { step, address: address(), seconds: limit.as_secs_f64() })
+) -> Result<Value, ConnectError> {
+    let mut reply = Value::Nil;
+    for (step, command) in commands {
+        reply = within(limit, *step, address, exchange(stream, command)).await?;
+    }
+    Ok(reply)
+}
+
+/// Sends one command, which the server must not refuse, and returns its reply.
+async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), command: &Cmd) -> Result<Value, Cause> {
+    stream.write_all(&command.get_packed_command()).await?;
+    stream.flush().await?;
+    match redis::parse_redis_value_async(&mut <_>::default(), stream).await? {
+        Value::ServerError(error) => {
+            Err(Cause::Refused(format!("{} {}", error.code(), error.details().unwrap_or_default())))
         }
-        Ok(Err(source)) => Err(ConnectError::Exchange { step, address: address(), source }),
-        Ok(Ok(answers)) => match answers.said.into_iter().next() {
-            Some(Said::Error(reply)) => {
-                let reply = String::from_utf8_lossy(&reply).into_owned();
-                Err(ConnectError::Refused { step, address: address(), reply })
-            }
-            _ => Ok(()),
-        },
+        reply => Ok(reply),
     }
 }
 
@@ -296,16 +252,21 @@ mod tests {
 
     #[test]
     fn passwords_are_sent_and_not_shown() {
+        let mut configuration = crate::configuration::example("duration=1s resp3=true", &[]).unwrap();
         let credentials = Credentials { username: Some("user".into()), password: "pässword".into() };
-        let request = authentication_request(&credentials);
-        assert_eq!(request.bytes, "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$9\r\npässword\r\n".as_bytes());
         assert!(!format!("{credentials:?}").contains("ssword\""), "{credentials:?}");
+        configuration.credentials = Some(credentials);
+        let sent: Vec<u8> =
+            greetings(&configuration).iter().flat_map(|(_, command)| command.get_packed_command()).collect();
+        let wanted = "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$9\r\npässword\r\n*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n";
+        assert_eq!(sent, wanted.as_bytes());
     }
 
     #[test]
     fn a_refused_hello_for_lack_of_credentials_is_an_authentication_failure() {
-        let hello = HandshakeStep::NegotiateProtocol;
-        assert_eq!(refusal_kind(hello, "NOAUTH HELLO must be called"), FailureKind::Authentication);
-        assert_eq!(refusal_kind(hello, "ERR unknown command"), FailureKind::Handshake);
+        let kind =
+            |words: &str| Cause::Refused(words.into()).at(Step::NegotiateProtocol, "h:1").failure().kind;
+        assert_eq!(kind("NOAUTH HELLO must be called"), FailureKind::Authentication);
+        assert_eq!(kind("ERR unknown command"), FailureKind::Handshake);
     }
 }

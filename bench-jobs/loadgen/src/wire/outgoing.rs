@@ -22,24 +22,12 @@ pub(crate) struct Outgoing {
     splices: Vec<Splice>,
 }
 
-/// How much of an [`Outgoing`] has been sent.
+/// A place in an [`Outgoing`]: how much of it has been sent, or where a part of it begins.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Cursor {
     bytes: usize,
     splice: usize,
     within: usize,
-}
-
-/// The end of what an [`Outgoing`] held at some time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    bytes: usize,
-    splices: usize,
-}
-
-impl Mark {
-    /// The begin of any.
-    pub(crate) const START: Self = Self { bytes: 0, splices: 0 };
 }
 
 impl Outgoing {
@@ -56,40 +44,27 @@ impl Outgoing {
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { bytes: self.bytes.len(), splices: self.splices.len() }
+    /// The place after everything so far.
+    pub(crate) fn end(&self) -> Cursor {
+        Cursor { bytes: self.bytes.len(), splice: self.splices.len(), within: 0 }
     }
 
-    /// Bytes on the wire since `mark`.
+    /// Bytes on the wire since `mark`, which an earlier [`Self::end`] gave.
     #[inline]
-    pub(crate) fn length_since(&self, mark: Mark) -> u64 {
-        let shared: usize = self
-            .splices
-            .get(mark.splices..)
-            .unwrap_or_default()
-            .iter()
-            .map(|splice| splice.range.len())
-            .sum();
+    pub(crate) fn length_since(&self, mark: Cursor) -> u64 {
+        let splices = self.splices.get(mark.splice..).unwrap_or_default();
+        let shared: usize = splices.iter().map(|splice| splice.range.len()).sum();
         (self.bytes.len() - mark.bytes + shared) as u64
-    }
-
-    /// Appends what `source` got since `mark`.
-    pub(crate) fn append_since(&mut self, source: &Self, mark: Mark) {
-        self.append(source, mark.bytes, mark.splices, 0);
     }
 
     /// Appends what `source` has from `cursor` on.
     pub(crate) fn append_rest(&mut self, source: &Self, cursor: Cursor) {
-        self.append(source, cursor.bytes, cursor.splice, cursor.within);
-    }
-
-    fn append(&mut self, source: &Self, bytes: usize, splices: usize, within: usize) {
         let base = self.bytes.len();
-        for (index, splice) in source.splices.get(splices..).unwrap_or_default().iter().enumerate() {
-            let begin = splice.range.start + if index == 0 { within } else { 0 };
-            self.splices.push(Splice { at: base + splice.at - bytes, range: begin..splice.range.end });
+        for (index, splice) in source.splices.get(cursor.splice..).unwrap_or_default().iter().enumerate() {
+            let begin = splice.range.start + if index == 0 { cursor.within } else { 0 };
+            self.splices.push(Splice { at: base + splice.at - cursor.bytes, range: begin..splice.range.end });
         }
-        self.bytes.extend_from_slice(source.bytes.get(bytes..).unwrap_or_default());
+        self.bytes.extend_from_slice(source.bytes.get(cursor.bytes..).unwrap_or_default());
     }
 
     /// The next bytes to send; empty when all are sent.
@@ -145,7 +120,7 @@ mod tests {
         let block = vec![b'x'; 1 << 20];
         let mut outgoing = Outgoing::default();
         outgoing.bytes.extend_from_slice(b"head");
-        let mark = outgoing.mark();
+        let mark = outgoing.end();
         outgoing.splice(0..block.len());
         outgoing.bytes.extend_from_slice(b"tail");
         assert_eq!(outgoing.bytes.capacity().min(1000), outgoing.bytes.capacity());
@@ -173,17 +148,17 @@ mod tests {
                 }
             }
             prop_assert_eq!(&sent(&outgoing, Cursor::default(), &block, &steps), &expected);
-            // Sent up to the cut, the rest kept behind something else.
+            // Sent up to the cut, the rest appended behind something else.
             let (mut cursor, mut done) = (Cursor::default(), 0);
             while done < cut.min(expected.len()) {
                 let taken = outgoing.rest(cursor, &block).len().min(cut.min(expected.len()) - done);
                 outgoing.advance(&mut cursor, taken);
                 done += taken;
             }
-            let mut kept = Outgoing::default();
-            kept.bytes.extend_from_slice(b"before");
-            kept.append_rest(&outgoing, cursor);
-            let wire = sent(&kept, Cursor::default(), &block, &steps);
+            let mut other = Outgoing::default();
+            other.bytes.extend_from_slice(b"before");
+            other.append_rest(&outgoing, cursor);
+            let wire = sent(&other, Cursor::default(), &block, &steps);
             prop_assert_eq!(&wire[6..], &expected[done..]);
         }
     }

@@ -1,10 +1,10 @@
-//! What a node of a cluster says when another one has the key.
+//! Redirections: the replies of a cluster's node that does not have the key. Pure.
 
 /// Where a request must go instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Direction {
     pub(crate) slot: usize,
-    /// `host:port`; the host is empty when it is that of the node that said so.
+    /// `host:port`; the host is empty when it is that of the node that redirected.
     pub(crate) address: String,
     /// For this request only; the slot has not moved yet.
     pub(crate) ask: bool,
@@ -21,7 +21,7 @@ impl Direction {
         };
         let slot = words.next()?.parse().ok()?;
         let address = words.next()?;
-        // Written as IPv6 hosts are everywhere but in these replies.
+        // Only these replies have IPv6 hosts without brackets.
         let (host, port) = address.rsplit_once(':')?;
         let bracketed =
             if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.into() };

@@ -1,13 +1,17 @@
 //! Incremental scanner for RESP2 and RESP3 reply streams.
 //!
 //! It counts complete replies in whatever pieces the network delivers them and
-//! reports each one to a [`ReplySink`]. It stores no payload, allocates only
-//! to hold the text of error replies, and touches nothing outside itself.
+//! reports each one to a [`ReplySink`]. It stores no payload, allocates only to hold the
+//! text of error replies and of a line that arrives in pieces, and touches nothing outside itself.
 
 use thiserror::Error;
 
 /// Longest stored error message, in bytes; the rest of the line is skipped.
 const MAXIMUM_ERROR_BYTES: usize = 1024;
+/// Longest stored line: its type marker, and as much text as of an error.
+const MAXIMUM_LINE_BYTES: usize = 1 + MAXIMUM_ERROR_BYTES;
+/// Longest decimal number, with its sign.
+const MAXIMUM_NUMBER_BYTES: usize = 20;
 /// Longest accepted string or aggregate header value; anything above is a
 /// stream that lost its framing (no datastore sends a value of 1 TiB).
 const MAXIMUM_LENGTH: u64 = 1 << 40;
@@ -56,27 +60,16 @@ pub trait ReplySink {
 pub enum ScanError {
     #[error("a reply begins with byte 0x{marker:02x}, which marks no RESP type")]
     UnknownMarker { marker: u8 },
-    #[error("the length of a '{}' reply contains byte 0x{byte:02x}", char::from(*marker))]
-    ReadLength { marker: u8, byte: u8 },
-    #[error("the length of a '{}' reply is out of range", char::from(*marker))]
-    LengthOutOfRange { marker: u8 },
-    #[error("an integer reply contains byte 0x{byte:02x} or is out of range")]
-    ReadInteger { byte: u8 },
+    #[error("a '{}' reply begins with a line that is not a number in range", char::from(*marker))]
+    ReadNumber { marker: u8 },
 }
 
 /// Where in the current value the scanner stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// Before a type marker.
-    Marker,
-    /// Inside the line of a simple type whose text does not matter.
-    Line { marker: u8 },
-    /// Inside the line of an integer.
-    Integer { value: i64, negative: bool },
-    /// Inside the line of a simple error.
-    ErrorLine,
-    /// Inside the decimal length of a string or aggregate.
-    Length { marker: u8, value: u64, negative: bool },
+    /// Before the end of its first line.
+    #[default]
+    Line,
     /// Inside a payload; `remaining` includes the final CR LF.
     Payload { marker: u8, remaining: u64 },
 }
@@ -96,10 +89,12 @@ enum Top {
 }
 
 /// Incremental reply scanner; one per connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReplyScanner {
     state: State,
-    /// Values still to come before the current top-level message is complete.
+    /// The current line as far as it has arrived, its type marker first, and up to the bound.
+    line: Vec<u8>,
+    /// Values that come after the next one before the current top-level message is complete.
     outstanding: u64,
     /// Values of attributes that precede the top-level value itself.
     attribute_values: u64,
@@ -110,20 +105,6 @@ pub struct ReplyScanner {
     /// Bytes of the current top-level message seen so far.
     bytes: u64,
     error_text: Vec<u8>,
-}
-
-impl Default for ReplyScanner {
-    fn default() -> Self {
-        Self {
-            state: State::Marker,
-            outstanding: 1,
-            attribute_values: 0,
-            top: None,
-            nulls: 0,
-            bytes: 0,
-            error_text: Vec::new(),
-        }
-    }
 }
 
 impl ReplyScanner {
@@ -137,7 +118,7 @@ impl ReplyScanner {
     #[inline]
     pub fn scan<S: ReplySink>(&mut self, input: &[u8], sink: &mut S) -> Result<(), ScanError> {
         let mut rest = input;
-        while let Some(&first) = rest.first() {
+        while !rest.is_empty() {
             if self.bytes == 0
                 && let Some(common) = common_reply(rest)
             {
@@ -147,13 +128,7 @@ impl ReplyScanner {
                 continue;
             }
             let used = match self.state {
-                State::Marker => self.take_marker(first)?,
-                State::Line { marker } => self.take_line(marker, rest, sink),
-                State::Integer { value, negative } => self.take_integer(value, negative, rest, sink)?,
-                State::ErrorLine => self.take_error_line(rest, sink),
-                State::Length { marker, value, negative } => {
-                    self.take_length(marker, value, negative, rest, sink)?
-                }
+                State::Line => self.take_line(rest, sink)?,
                 State::Payload { marker, remaining } => self.take_payload(marker, remaining, rest, sink),
             };
             rest = rest.get(used..).unwrap_or_default();
@@ -161,137 +136,76 @@ impl ReplyScanner {
         Ok(())
     }
 
-    fn take_marker(&mut self, marker: u8) -> Result<usize, ScanError> {
-        self.bytes += 1;
-        self.state = match marker {
-            b'+' | b'_' | b'#' | b',' | b'(' => State::Line { marker },
-            b':' => State::Integer { value: 0, negative: false },
+    fn take_line<S: ReplySink>(&mut self, rest: &[u8], sink: &mut S) -> Result<usize, ScanError> {
+        if self.line.is_empty()
+            && let Some(&marker) = rest.first()
+            && !b"+-:$_#,(!=*%~>|".contains(&marker)
+        {
+            return Err(ScanError::UnknownMarker { marker });
+        }
+        let end = rest.iter().position(|&byte| byte == b'\n');
+        let used = end.map_or(rest.len(), |index| index + 1);
+        self.bytes += used as u64;
+        let part = rest.get(..used).unwrap_or_default();
+        if end.is_some() && self.line.is_empty() {
+            self.finish_line(part.get(..MAXIMUM_LINE_BYTES).unwrap_or(part), sink)?;
+            return Ok(used);
+        }
+        let room = MAXIMUM_LINE_BYTES - self.line.len();
+        self.line.extend_from_slice(part.get(..room).unwrap_or(part));
+        if end.is_some() {
+            let mut line = std::mem::take(&mut self.line);
+            self.finish_line(&line, sink)?;
+            line.clear();
+            self.line = line;
+        }
+        Ok(used)
+    }
+
+    fn finish_line<S: ReplySink>(&mut self, line: &[u8], sink: &mut S) -> Result<(), ScanError> {
+        let Some((&marker, text)) = line.split_first() else { return Ok(()) };
+        match marker {
             b'-' => {
                 self.error_text.clear();
-                State::ErrorLine
+                self.store_error_text(text);
+                self.finish_value(Top::Plain(marker), sink);
             }
-            b'!' => {
-                self.error_text.clear();
-                State::Length { marker, value: 0, negative: false }
-            }
-            b'$' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|' => {
-                State::Length { marker, value: 0, negative: false }
-            }
-            _ => return Err(ScanError::UnknownMarker { marker }),
-        };
-        Ok(1)
-    }
-
-    fn take_line<S: ReplySink>(&mut self, marker: u8, rest: &[u8], sink: &mut S) -> usize {
-        let end = rest.iter().position(|&byte| byte == b'\n');
-        let used = end.map_or(rest.len(), |index| index + 1);
-        self.bytes += used as u64;
-        if end.is_some() {
-            self.finish_value(if marker == b'_' { Top::Null } else { Top::Plain(marker) }, sink);
-        }
-        used
-    }
-
-    fn take_integer<S: ReplySink>(
-        &mut self,
-        mut value: i64,
-        mut negative: bool,
-        rest: &[u8],
-        sink: &mut S,
-    ) -> Result<usize, ScanError> {
-        for (index, &byte) in rest.iter().enumerate() {
-            match byte {
-                b'0'..=b'9' => {
-                    let digit = i64::from(byte - b'0');
-                    // Counted downwards, so that the lowest number fits as well.
-                    let grown = value.checked_mul(10).and_then(|value| value.checked_sub(digit));
-                    value = grown.ok_or(ScanError::ReadInteger { byte })?;
+            b'+' | b'#' | b',' | b'(' => self.finish_value(Top::Plain(marker), sink),
+            b'_' => self.finish_value(Top::Null, sink),
+            b':' => self.finish_value(Top::Integer(number(marker, text)?), sink),
+            _ => match (number(marker, text)?, marker) {
+                (-1, b'$' | b'*') => self.finish_value(Top::Null, sink),
+                (length, _) => {
+                    let length = u64::try_from(length).ok().filter(|length| *length <= MAXIMUM_LENGTH);
+                    self.begin(marker, length.ok_or(ScanError::ReadNumber { marker })?, sink);
                 }
-                b'-' if value == 0 => negative = true,
-                b'+' | b'\r' => {}
-                b'\n' => {
-                    self.bytes += index as u64 + 1;
-                    let signed = if negative { Some(value) } else { value.checked_neg() };
-                    let integer = signed.ok_or(ScanError::ReadInteger { byte })?;
-                    self.finish_value(Top::Integer(integer), sink);
-                    return Ok(index + 1);
-                }
-                _ => return Err(ScanError::ReadInteger { byte }),
-            }
-        }
-        self.bytes += rest.len() as u64;
-        self.state = State::Integer { value, negative };
-        Ok(rest.len())
-    }
-
-    fn take_error_line<S: ReplySink>(&mut self, rest: &[u8], sink: &mut S) -> usize {
-        let end = rest.iter().position(|&byte| byte == b'\n');
-        let used = end.map_or(rest.len(), |index| index + 1);
-        self.bytes += used as u64;
-        self.keep_error_text(rest.get(..used).unwrap_or_default());
-        if end.is_some() {
-            self.finish_value(Top::Plain(b'-'), sink);
-        }
-        used
-    }
-
-    fn take_length<S: ReplySink>(
-        &mut self,
-        marker: u8,
-        mut value: u64,
-        mut negative: bool,
-        rest: &[u8],
-        sink: &mut S,
-    ) -> Result<usize, ScanError> {
-        for (index, &byte) in rest.iter().enumerate() {
-            match byte {
-                b'0'..=b'9' => value = value * 10 + u64::from(byte - b'0'),
-                b'-' if value == 0 => negative = true,
-                b'\r' => {}
-                b'\n' => {
-                    self.bytes += index as u64 + 1;
-                    self.finish_length(marker, value, negative, sink)?;
-                    return Ok(index + 1);
-                }
-                _ => return Err(ScanError::ReadLength { marker, byte }),
-            }
-            if value > MAXIMUM_LENGTH {
-                return Err(ScanError::LengthOutOfRange { marker });
-            }
-        }
-        self.bytes += rest.len() as u64;
-        self.state = State::Length { marker, value, negative };
-        Ok(rest.len())
-    }
-
-    fn finish_length<S: ReplySink>(
-        &mut self,
-        marker: u8,
-        value: u64,
-        negative: bool,
-        sink: &mut S,
-    ) -> Result<(), ScanError> {
-        if negative {
-            if value != 1 || !matches!(marker, b'$' | b'*') {
-                return Err(ScanError::LengthOutOfRange { marker });
-            }
-            self.finish_value(Top::Null, sink);
-            return Ok(());
-        }
-        match marker {
-            b'$' | b'=' | b'!' => self.state = State::Payload { marker, remaining: value + 2 },
-            b'|' => self.begin_attribute(value),
-            b'%' => self.finish_aggregate_header(marker, value * 2, sink),
-            _ => self.finish_aggregate_header(marker, value, sink),
+            },
         }
         Ok(())
+    }
+
+    /// Begins the payload or the elements that a length announces.
+    fn begin<S: ReplySink>(&mut self, marker: u8, length: u64, sink: &mut S) {
+        match marker {
+            b'$' | b'=' | b'!' => {
+                self.error_text.clear();
+                self.state = State::Payload { marker, remaining: length + 2 };
+            }
+            // An attribute is not a value: its pairs come before the value they describe.
+            b'|' if self.top.is_none() => {
+                self.attribute_values = self.attribute_values.saturating_add(length * 2);
+            }
+            b'|' => self.outstanding = self.outstanding.saturating_add(length * 2),
+            b'%' => self.finish_aggregate_header(marker, length * 2, sink),
+            _ => self.finish_aggregate_header(marker, length, sink),
+        }
     }
 
     fn take_payload<S: ReplySink>(&mut self, marker: u8, remaining: u64, rest: &[u8], sink: &mut S) -> usize {
         let used = usize::try_from(remaining).map_or(rest.len(), |wanted| wanted.min(rest.len()));
         self.bytes += used as u64;
         if marker == b'!' {
-            self.keep_error_text(rest.get(..used).unwrap_or_default());
+            self.store_error_text(rest.get(..used).unwrap_or_default());
         }
         let left = remaining - used as u64;
         if left == 0 {
@@ -302,19 +216,9 @@ impl ReplyScanner {
         used
     }
 
-    fn keep_error_text(&mut self, text: &[u8]) {
+    fn store_error_text(&mut self, text: &[u8]) {
         let room = MAXIMUM_ERROR_BYTES.saturating_sub(self.error_text.len());
         self.error_text.extend_from_slice(text.get(..room.min(text.len())).unwrap_or_default());
-    }
-
-    /// An attribute is not a value: its pairs come before the value they describe.
-    fn begin_attribute(&mut self, pairs: u64) {
-        self.state = State::Marker;
-        if self.top.is_none() {
-            self.attribute_values = self.attribute_values.saturating_add(pairs * 2);
-        } else {
-            self.outstanding = self.outstanding.saturating_add(pairs * 2);
-        }
     }
 
     /// An aggregate's header is one of the expected values and announces more.
@@ -328,7 +232,7 @@ impl ReplyScanner {
     }
 
     fn finish_value<S: ReplySink>(&mut self, value: Top, sink: &mut S) {
-        self.state = State::Marker;
+        self.state = State::Line;
         if self.attribute_values > 0 {
             self.attribute_values -= 1;
             return;
@@ -337,13 +241,12 @@ impl ReplyScanner {
             self.nulls += 1;
         }
         let top = *self.top.get_or_insert(value);
-        self.outstanding -= 1;
         if self.outstanding > 0 {
+            self.outstanding -= 1;
             return;
         }
         let bytes = std::mem::take(&mut self.bytes);
         let nulls = std::mem::take(&mut self.nulls);
-        self.outstanding = 1;
         self.top = None;
         match top {
             Top::Plain(b'-' | b'!') => sink.error(self.error_text.trim_ascii_end(), bytes),
@@ -359,6 +262,14 @@ impl ReplyScanner {
             Top::Aggregate { marker, .. } => sink.reply(ReplyKind::Other(marker), bytes),
         }
     }
+}
+
+/// The number in the first line of a reply.
+fn number(marker: u8, text: &[u8]) -> Result<i64, ScanError> {
+    let text = std::str::from_utf8(text.trim_ascii_end()).ok();
+    // No number is longer; of a longer line the end may be missing.
+    let number = text.filter(|text| text.len() <= MAXIMUM_NUMBER_BYTES).and_then(|text| text.parse().ok());
+    number.ok_or(ScanError::ReadNumber { marker })
 }
 
 /// A reply that needs no state to be recognised.
@@ -530,13 +441,13 @@ mod tests {
     #[test]
     fn broken_streams_are_refused() {
         assert_eq!(scan_complete(b"HTTP/1.1"), Err(ScanError::UnknownMarker { marker: b'H' }));
-        assert_eq!(scan_complete(b"$?\r\n"), Err(ScanError::ReadLength { marker: b'$', byte: b'?' }));
-        assert_eq!(scan_complete(b":1x\r\n"), Err(ScanError::ReadInteger { byte: b'x' }));
-        assert_eq!(scan_complete(b":9223372036854775808\r\n"), Err(ScanError::ReadInteger { byte: b'\n' }));
-        assert_eq!(scan_complete(b"$-2\r\n"), Err(ScanError::LengthOutOfRange { marker: b'$' }));
+        assert_eq!(scan_complete(b"$?\r\n"), Err(ScanError::ReadNumber { marker: b'$' }));
+        assert_eq!(scan_complete(b":1x\r\n"), Err(ScanError::ReadNumber { marker: b':' }));
+        assert_eq!(scan_complete(b":9223372036854775808\r\n"), Err(ScanError::ReadNumber { marker: b':' }));
+        assert_eq!(scan_complete(b"$-2\r\n"), Err(ScanError::ReadNumber { marker: b'$' }));
         assert_eq!(
             scan_complete(b"*99999999999999999999999999\r\n"),
-            Err(ScanError::LengthOutOfRange { marker: b'*' })
+            Err(ScanError::ReadNumber { marker: b'*' })
         );
     }
 

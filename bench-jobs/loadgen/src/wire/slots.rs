@@ -15,28 +15,16 @@ pub fn slot_of(key: &[u8]) -> usize {
     usize::from(State::<XMODEM>::calculate(hashtag(key).unwrap_or(key))) % SLOTS
 }
 
-/// What of a key, or of what keys begin with, decides on the slot, where it is not all of it.
-pub(crate) fn hashtag(key: &[u8]) -> Option<&[u8]> {
+/// The part of a key that decides on the slot, where it is not all of it.
+fn hashtag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|&byte| byte == b'{')?;
     let inside = key.get(open + 1..)?;
     let close = inside.iter().position(|&byte| byte == b'}')?;
     inside.get(..close).filter(|tag| !tag.is_empty())
 }
 
-/// The slot of a key of two parts; the second has no braces.
-pub(crate) fn slot_of_parts(prefix: &[u8], digits: &[u8]) -> usize {
-    let mut state = State::<XMODEM>::new();
-    if let Some(tag) = hashtag(prefix) {
-        state.update(tag);
-    } else {
-        state.update(prefix);
-        state.update(digits);
-    }
-    usize::from(state.get()) % SLOTS
-}
-
-/// Which shard has each slot, by the shard's number. One per load thread; it
-/// learns when slots move.
+/// Which shard has each slot, by the shard's number. One per load thread, which
+/// updates it when slots move.
 #[derive(Debug)]
 pub(crate) struct SlotMap {
     shards: Vec<Cell<u16>>,
@@ -76,7 +64,6 @@ impl SlotMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn slots_are_those_of_the_cluster_specification() {
@@ -102,15 +89,5 @@ mod tests {
         assert_eq!(slots.shard_of(slot_of(b"foo")), Some(1));
         slots.assign(12_182, 0);
         assert_eq!(slots.shard_of(slot_of(b"foo")), Some(0));
-    }
-
-    proptest! {
-        #[test]
-        fn parts_have_the_slot_of_the_whole_key(prefix in "[a-c{}:]{0,8}", number: u64) {
-            let digits = number.to_string();
-            // A tag that the prefix opens and nobody closes is none.
-            let whole = format!("{prefix}{digits}");
-            prop_assert_eq!(slot_of_parts(prefix.as_bytes(), digits.as_bytes()), slot_of(whole.as_bytes()));
-        }
     }
 }

@@ -1,8 +1,8 @@
-//! Connections under load: non-blocking sockets, plain or encrypted, for an event
-//! loop of one's own.
+//! Connections under load: non-blocking sockets, plain or encrypted, for the generator's
+//! own event loop.
 //!
-//! System calls go without the C library, whose wrappers look for a cancellation
-//! of the thread before and after each.
+//! System calls go without the C library, whose wrappers check before and after each
+//! whether the thread is cancelled.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,21 +10,23 @@ use std::task::{Poll, ready};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConnection;
 
 /// A non-blocking socket whose owner gets one event whenever bytes arrive.
 #[derive(Debug)]
 pub(crate) struct Socket {
     descriptor: OwnedFd,
-    /// A read took all there was; another one would be a system call for nothing.
+    /// A read took all there was; another one would be a wasted system call.
     drained: bool,
     /// The other side sends nothing more, which only a read after the last bytes shows.
     ended: bool,
 }
 
 impl Socket {
-    pub(crate) fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, drained: true, ended: false }
+    fn new(stream: TcpStream) -> io::Result<Self> {
+        Ok(Self { descriptor: stream.into_std()?.into(), drained: true, ended: false })
     }
 
     #[inline]
@@ -74,10 +76,6 @@ pub(crate) struct TlsSocket {
 }
 
 impl TlsSocket {
-    pub(crate) fn new(socket: Socket, session: ClientConnection) -> Self {
-        Self { socket, session }
-    }
-
     fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             // Takes nothing while what it encrypted before fills its buffer.
@@ -111,7 +109,7 @@ impl TlsSocket {
                 Ok(_) => {}
             }
             let processed = self.session.process_new_packets();
-            // An answer of the session's own, such as to a new key, has its time with the next request.
+            // The next request also sends what the session itself answers, such as to a new key.
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }
     }
@@ -130,6 +128,17 @@ pub(crate) enum LoadSocket {
 }
 
 impl LoadSocket {
+    /// Takes a connection out of the asynchronous runtime.
+    pub(crate) fn plain(stream: TcpStream) -> io::Result<Self> {
+        Ok(Self::Plain(Socket::new(stream)?))
+    }
+
+    /// The same with TLS.
+    pub(crate) fn encrypted(stream: TlsStream<TcpStream>) -> io::Result<Self> {
+        let (stream, session) = stream.into_inner();
+        Ok(Self::Tls(Box::new(TlsSocket { socket: Socket::new(stream)?, session })))
+    }
+
     fn socket(&mut self) -> &mut Socket {
         match self {
             Self::Plain(socket) => socket,
@@ -137,7 +146,7 @@ impl LoadSocket {
         }
     }
 
-    /// Something has happened on the socket; `ended` when the other side sends nothing more.
+    /// Notes an event on the socket; `ended` when the other side sends nothing more.
     #[inline]
     pub(crate) fn note_event(&mut self, ended: bool) {
         let socket = self.socket();
@@ -198,11 +207,16 @@ mod tests {
 
     use super::*;
 
+    fn pair() -> (LoadSocket, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let socket = Socket { descriptor: ours.into(), drained: true, ended: false };
+        (LoadSocket::Plain(socket), theirs)
+    }
+
     #[test]
     fn an_end_that_comes_with_the_last_bytes_is_read_at_once() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let mut socket = LoadSocket::Plain(Socket::new(ours.into()));
+        let (mut socket, mut theirs) = pair();
         let mut buffer = [0; 64];
         theirs.write_all(b"last").unwrap();
         drop(theirs);
@@ -213,9 +227,7 @@ mod tests {
 
     #[test]
     fn a_read_that_left_room_is_not_tried_again() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let mut socket = LoadSocket::Plain(Socket::new(ours.into()));
+        let (mut socket, mut theirs) = pair();
         let mut buffer = [0; 64];
         theirs.write_all(b"some").unwrap();
         socket.note_event(false);

@@ -1,13 +1,16 @@
-//! The client side of TLS: whom to trust and how to present oneself. Reads the
+//! The client side of TLS: which authorities to trust and which certificate to present. Reads the
 //! declared files and nothing else.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -27,57 +30,33 @@ pub struct TlsOptions {
     pub key_file: Option<PathBuf>,
     /// Name the server's certificate must have, instead of its host.
     pub server_name: Option<String>,
-    /// Whether any certificate of the server will do.
+    /// Accept any certificate of the server.
     pub insecure: bool,
 }
 
-/// TLS cannot be set up.
+/// TLS cannot be set up or agreed on.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file could not be read as PEM.
-    #[error("cannot read server.tls.{field} {path}: {source}")]
+    #[error("cannot read {path} as PEM: {source}")]
     ReadPem {
-        /// The field.
-        field: &'static str,
         /// The file.
         path: PathBuf,
         /// What went wrong.
         source: pem::Error,
     },
     /// A file holds no certificate.
-    #[error("server.tls.{field} {path} holds no certificate in PEM form")]
-    NoCertificate {
-        /// The field.
-        field: &'static str,
-        /// The file.
-        path: PathBuf,
-    },
-    /// A certificate of an authority is unusable.
-    #[error("a certificate of server.tls.caFile {path} is not usable: {source}")]
-    TrustCertificate {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: rustls::Error,
-    },
-    /// The client's certificate and key do not fit.
-    #[error("the client certificate and key are not usable: {source}")]
-    UseCertificate {
-        /// What went wrong.
-        source: rustls::Error,
-    },
-    /// The protocol versions were refused.
-    #[error("no TLS version is usable: {source}")]
-    ChooseVersions {
-        /// What went wrong.
-        source: rustls::Error,
-    },
+    #[error("{0} has no certificate in PEM form")]
+    NoCertificate(PathBuf),
+    /// An authority's certificate, or the client's with its key, was refused.
+    #[error("cannot use the certificates: {0}")]
+    UseCertificates(#[from] rustls::Error),
     /// The name is neither a host name nor an address.
-    #[error("{name:?} cannot be the name of a TLS server; set server.tls.serverName")]
-    ServerName {
-        /// The name.
-        name: String,
-    },
+    #[error("{0:?} cannot be the name of a TLS server; set server.tls.serverName")]
+    ServerName(String),
+    /// The handshake failed.
+    #[error("{0}")]
+    Handshake(#[from] io::Error),
 }
 
 /// Makes TLS connections.
@@ -99,8 +78,7 @@ impl TlsClient {
     pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|source| TlsError::ChooseVersions { source })?;
+            .with_safe_default_protocol_versions()?;
         let builder = if options.insecure {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
         } else {
@@ -108,15 +86,10 @@ impl TlsClient {
         };
         let mut config = match (&options.certificate_file, &options.key_file) {
             (Some(certificate), Some(key)) => {
-                let chain = certificates("certificateFile", certificate)?;
-                let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::ReadPem {
-                    field: "keyFile",
-                    path: key.clone(),
-                    source,
-                })?;
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|source| TlsError::UseCertificate { source })?
+                let chain = certificates(certificate)?;
+                let key = PrivateKeyDer::from_pem_file(key)
+                    .map_err(|source| TlsError::ReadPem { path: key.clone(), source })?;
+                builder.with_client_auth_cert(chain, key)?
             }
             _ => builder.with_no_client_auth(),
         };
@@ -126,14 +99,15 @@ impl TlsClient {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name })
     }
 
-    /// The name that the certificate of `host` must have.
-    pub fn name_of(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
-        self.server_name.clone().map_or_else(|| server_name(host), Ok)
+    /// Encrypts a connection to `host`, whose certificate must bear its name or the declared one.
+    pub async fn connect(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, TlsError> {
+        let name = self.server_name.clone().map_or_else(|| server_name(host), Ok)?;
+        Ok(self.connector.connect(name, stream).await?)
     }
 }
 
 fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
-    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName { name: name.into() })
+    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.into()))
 }
 
 /// The authorities that Mozilla trusts. They are built in, since a tool's image
@@ -147,28 +121,22 @@ pub fn well_known_authorities() -> RootCertStore {
 fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let Some(path) = ca_file else { return Ok(well_known_authorities()) };
     let mut store = RootCertStore::empty();
-    for certificate in certificates("caFile", path)? {
-        store
-            .add(certificate)
-            .map_err(|source| TlsError::TrustCertificate { path: path.to_path_buf(), source })?;
+    for certificate in certificates(path)? {
+        store.add(certificate)?;
     }
     Ok(store)
 }
 
-fn certificates(field: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |source| TlsError::ReadPem { field, path: path.to_path_buf(), source };
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .map_err(unreadable)?
-        .collect::<Result<_, _>>()
-        .map_err(unreadable)?;
-    if found.is_empty() {
-        Err(TlsError::NoCertificate { field, path: path.to_path_buf() })
-    } else {
-        Ok(found)
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    match found {
+        Err(source) => Err(TlsError::ReadPem { path: path.to_owned(), source }),
+        Ok(found) if found.is_empty() => Err(TlsError::NoCertificate(path.to_owned())),
+        Ok(found) => Ok(found),
     }
 }
 
-/// Accepts every certificate, for users who asked for it. Signatures
+/// Accepts every certificate, if the specification declares it. Signatures
 /// are still checked, so that the peer at least owns the certificate it shows.
 #[derive(Debug)]
 pub struct AnyCertificate {
@@ -237,14 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn unusable_files_and_names_are_refused_with_the_field() {
+    fn unusable_files_and_names_are_refused_by_name() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let path = Some(empty.path().to_path_buf());
+        let name = empty.path().to_str().unwrap();
         for (options, reason) in [
-            (TlsOptions { ca_file: path.clone(), ..TlsOptions::default() }, "server.tls.caFile"),
+            (TlsOptions { ca_file: path.clone(), ..TlsOptions::default() }, name),
             (
                 TlsOptions { ca_file: Some("/nonexistent/ca.pem".into()), ..TlsOptions::default() },
-                "cannot read server.tls.caFile",
+                "cannot read /nonexistent/ca.pem",
             ),
             (
                 TlsOptions {
@@ -253,7 +222,7 @@ mod tests {
                     insecure: true,
                     ..TlsOptions::default()
                 },
-                "server.tls.certificateFile",
+                "no certificate in PEM form",
             ),
             (
                 TlsOptions { server_name: Some("no name".into()), insecure: true, ..TlsOptions::default() },

@@ -2,8 +2,8 @@
 
 /// Decimal digits of the largest number.
 pub(crate) const MAXIMUM_DIGITS: usize = 20;
-/// Room for the digits and the line end behind them.
-const ROOM: usize = MAXIMUM_DIGITS + 2;
+/// Length of the longest line of digits with its end.
+const LINE_BYTES: usize = MAXIMUM_DIGITS + 2;
 
 /// The numbers below 100 with two digits each.
 const PAIRS: [[u8; 2]; 100] = {
@@ -22,7 +22,7 @@ pub(crate) fn digits_of(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |power| power as usize + 1)
 }
 
-/// Writes the last digits of `number`, as many as `place` has room for.
+/// Writes the last digits of `number`, as many as fit into `place`.
 #[inline]
 pub(crate) fn write_digits(place: &mut [u8], mut number: u64) {
     let mut pairs = place.rchunks_exact_mut(2);
@@ -40,25 +40,18 @@ pub(crate) fn write_digits(place: &mut [u8], mut number: u64) {
 /// A number as text, ready to be the end of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decimal {
-    text: [u8; ROOM],
+    text: [u8; LINE_BYTES],
     start: usize,
 }
 
 impl Decimal {
     #[inline]
-    pub(crate) fn new(mut number: u64) -> Self {
-        let mut text = [b'0'; ROOM];
+    pub(crate) fn new(number: u64) -> Self {
+        let mut text = [b'0'; LINE_BYTES];
         text[MAXIMUM_DIGITS] = b'\r';
         text[MAXIMUM_DIGITS + 1] = b'\n';
-        let mut start = MAXIMUM_DIGITS;
-        for slot in text.iter_mut().take(MAXIMUM_DIGITS).rev() {
-            *slot = b'0' + u8::try_from(number % 10).unwrap_or_default();
-            number /= 10;
-            start -= 1;
-            if number == 0 {
-                break;
-            }
-        }
+        let start = MAXIMUM_DIGITS - digits_of(number);
+        write_digits(text.get_mut(start..MAXIMUM_DIGITS).unwrap_or_default(), number);
         Self { text, start }
     }
 

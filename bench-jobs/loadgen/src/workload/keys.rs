@@ -1,56 +1,42 @@
-//! Draws the key numbers of one connection.
-//!
-//! A key number is an inclusive range's member chosen by a [`KeyPattern`];
-//! nothing here knows how keys are written. No draw allocates, and uniform
-//! draws carry no modulo bias.
+//! Draws the key numbers of one connection. Pure. No draw allocates, and uniform draws
+//! have no modulo bias.
 
+use dragstrip_crds::workload::KeyPattern;
 use rand::RngExt;
 use rand::distr::{Distribution, Uniform, uniform};
 use rand::rngs::SmallRng;
 use rand_distr::{Normal, NormalError};
 use thiserror::Error;
 
-/// How key numbers spread over the key space.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum KeyPattern {
-    /// Every key equally likely.
-    Uniform,
-    /// Ascending and wrapping; the key space is divided over all connections.
-    Sequential,
-    /// Normal around `median`; draws outside the key space are drawn again.
-    Gaussian {
-        /// Centre, as a key number.
-        median: f64,
-        /// Standard deviation, in keys.
-        deviation: f64,
-    },
-    /// Key number `minimum + rank - 1` with probability proportional to
-    /// `rank^-exponent`.
-    Zipfian {
-        /// Skew, above 0; 1 is the classic Zipf law.
-        exponent: f64,
-    },
+/// Comes before the key prefix of keys that are never written.
+pub(crate) const MISSING_PREFIX: &str = "missing:";
+
+/// Which keys are used.
+#[derive(Clone, Debug)]
+pub struct KeySpace {
+    /// Text before the key number.
+    pub prefix: String,
+    /// Lowest key number.
+    pub minimum: u64,
+    /// Highest key number, included and not below the lowest.
+    pub maximum: u64,
+    /// How key numbers are chosen. The width of a Gaussian key space is six standard deviations.
+    pub pattern: KeyPattern,
+    /// Exponent of the Zipfian pattern: key number `minimum + rank - 1` has a probability
+    /// proportional to `rank^-exponent`. Above 0; 1 is the classic Zipf law.
+    pub zipf_exponent: f64,
 }
 
-impl KeyPattern {
-    /// Normal around the middle of a key space, whose width is six standard deviations.
-    pub fn gaussian(minimum: u64, maximum: u64) -> Self {
-        let (minimum, maximum) = (minimum as f64, maximum as f64);
-        Self::Gaussian { median: f64::midpoint(minimum, maximum), deviation: (maximum - minimum + 1.0) / 6.0 }
+impl KeySpace {
+    /// How many keys there are.
+    pub fn keys(&self) -> u64 {
+        self.maximum - self.minimum + 1
     }
 }
 
-/// The key space cannot be drawn from in the wanted way.
+/// The key space cannot be drawn from in the declared way.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// The range is empty.
-    #[error("the key range {minimum}..={maximum} is empty")]
-    EmptyRange {
-        /// Lowest key number.
-        minimum: u64,
-        /// Highest key number.
-        maximum: u64,
-    },
     /// There are more connections than keys to divide among them.
     #[error("{keys} keys cannot be divided over {connections} connections")]
     DivideRange {
@@ -60,29 +46,11 @@ pub enum KeyError {
         connections: u64,
     },
     /// The uniform distribution refused its bounds.
-    #[error("no uniform distribution over the key range")]
+    #[error("no uniform distribution over the key range: {0}")]
     BuildUniform(#[from] uniform::Error),
     /// The normal distribution refused its parameters.
-    #[error("no normal distribution with these parameters: {0}")]
-    BuildGaussian(NormalError),
-    /// The centre lies outside the key space or the deviation is unusable.
-    #[error("median {median} and deviation {deviation} do not fit the key range {minimum}..={maximum}")]
-    GaussianOutOfRange {
-        /// Wanted centre.
-        median: f64,
-        /// Wanted standard deviation.
-        deviation: f64,
-        /// Lowest key number.
-        minimum: u64,
-        /// Highest key number.
-        maximum: u64,
-    },
-    /// The exponent is not a positive finite number.
-    #[error("the Zipf exponent must be above 0 and finite, not {exponent}")]
-    ZipfExponent {
-        /// Wanted exponent.
-        exponent: f64,
-    },
+    #[error("no normal distribution over the key range: {0}")]
+    BuildGaussian(#[from] NormalError),
 }
 
 /// One connection's part in the run.
@@ -120,34 +88,25 @@ enum Picker {
 }
 
 impl KeyPicker {
-    /// A picker over `minimum..=maximum` for the connection that `share` names.
-    pub fn new(pattern: KeyPattern, minimum: u64, maximum: u64, share: Share) -> Result<Self, KeyError> {
-        if minimum > maximum || maximum - minimum == u64::MAX {
-            return Err(KeyError::EmptyRange { minimum, maximum });
-        }
-        let keys = maximum - minimum + 1;
-        let picker = match pattern {
+    /// A picker of keys in `space` for the connection that `share` names.
+    pub fn new(space: &KeySpace, share: Share) -> Result<Self, KeyError> {
+        let (minimum, maximum) = (space.minimum, space.maximum);
+        let picker = match space.pattern {
             KeyPattern::Uniform => Picker::Uniform(Uniform::new_inclusive(minimum, maximum)?),
             KeyPattern::Sequential => {
                 let (first, count) = share.of_range(minimum, maximum);
                 if count == 0 {
-                    return Err(KeyError::DivideRange { keys, connections: share.connections });
+                    return Err(KeyError::DivideRange { keys: space.keys(), connections: share.connections });
                 }
                 Picker::Sequential { first, count, next: 0 }
             }
-            KeyPattern::Gaussian { median, deviation } => {
-                let centred = (minimum as f64..=maximum as f64).contains(&median);
-                if !(centred && deviation > 0.0 && deviation <= keys as f64) {
-                    return Err(KeyError::GaussianOutOfRange { median, deviation, minimum, maximum });
-                }
-                let normal = Normal::new(median, deviation).map_err(KeyError::BuildGaussian)?;
+            KeyPattern::Gaussian => {
+                let median = f64::midpoint(minimum as f64, maximum as f64);
+                let normal = Normal::new(median, space.keys() as f64 / 6.0)?;
                 Picker::Gaussian { normal, minimum, maximum }
             }
-            KeyPattern::Zipfian { exponent } => {
-                if !(exponent > 0.0 && exponent.is_finite()) {
-                    return Err(KeyError::ZipfExponent { exponent });
-                }
-                Picker::Zipfian { ranks: ZipfRanks::new(keys, exponent), minimum }
+            KeyPattern::Zipfian => {
+                Picker::Zipfian { ranks: ZipfRanks::new(space.keys(), space.zipf_exponent), minimum }
             }
         };
         Ok(Self { picker })
@@ -171,8 +130,7 @@ impl KeyPicker {
     }
 }
 
-/// At least a third of the draws fall inside: the centre is in the range and
-/// the deviation is no wider than it.
+/// Draws outside the key space are drawn again: three in a thousand.
 fn draw_gaussian(normal: &Normal<f64>, minimum: u64, maximum: u64, random: &mut SmallRng) -> u64 {
     loop {
         let drawn = normal.sample(random).round();
@@ -215,8 +173,8 @@ impl ZipfRanks {
                 self.integral_last + random.random::<f64>() * (self.integral_first - self.integral_last);
             let position = curve.inverse(area);
             let rank = to_whole(position + 0.5).clamp(1, self.count);
-            let whole = rank as f64;
-            if whole - position <= self.sure || area >= curve.integral(whole + 0.5) - curve.height(whole) {
+            let number = rank as f64;
+            if number - position <= self.sure || area >= curve.integral(number + 0.5) - curve.height(number) {
                 return rank;
             }
         }
@@ -260,12 +218,20 @@ mod tests {
 
     const ALONE: Share = Share { index: 0, connections: 1 };
 
-    fn histogram(pattern: KeyPattern, keys: u64, draws: usize) -> Vec<f64> {
-        let mut picker = KeyPicker::new(pattern, 1000, 1000 + keys - 1, ALONE).unwrap();
+    fn space(pattern: KeyPattern, minimum: u64, maximum: u64) -> KeySpace {
+        KeySpace { prefix: String::new(), minimum, maximum, pattern, zipf_exponent: 0.99 }
+    }
+
+    fn zipfian(exponent: f64, minimum: u64, maximum: u64) -> KeySpace {
+        KeySpace { zipf_exponent: exponent, ..space(KeyPattern::Zipfian, minimum, maximum) }
+    }
+
+    fn histogram(space: &KeySpace, draws: usize) -> Vec<f64> {
+        let mut picker = KeyPicker::new(space, ALONE).unwrap();
         let mut random = SmallRng::seed_from_u64(7);
-        let mut counts = vec![0.0; usize::try_from(keys).unwrap()];
+        let mut counts = vec![0.0; usize::try_from(space.keys()).unwrap()];
         for _ in 0..draws {
-            counts[usize::try_from(picker.next(&mut random) - 1000).unwrap()] += 1.0;
+            counts[usize::try_from(picker.next(&mut random) - space.minimum).unwrap()] += 1.0;
         }
         counts
     }
@@ -276,7 +242,7 @@ mod tests {
 
     #[test]
     fn uniform_draws_are_even() {
-        let counts = histogram(KeyPattern::Uniform, 100, 200_000);
+        let counts = histogram(&space(KeyPattern::Uniform, 1000, 1099), 200_000);
         // 99 degrees of freedom: 99.9 % of samples stay below 148.2.
         assert!(chi_squared(&counts, &[2000.0; 100]) < 148.2);
     }
@@ -284,7 +250,7 @@ mod tests {
     #[test]
     fn zipfian_draws_follow_the_law_for_several_exponents() {
         for exponent in [0.5, 0.99, 1.0, 1.000_001, 2.0] {
-            let counts = histogram(KeyPattern::Zipfian { exponent }, 50, 200_000);
+            let counts = histogram(&zipfian(exponent, 1000, 1049), 200_000);
             let weights: Vec<f64> = (1..=50).map(|rank| f64::from(rank).powf(-exponent)).collect();
             let total: f64 = weights.iter().sum();
             let expected: Vec<f64> = weights.iter().map(|weight| weight / total * 200_000.0).collect();
@@ -295,20 +261,21 @@ mod tests {
 
     #[test]
     fn gaussian_draws_have_the_wanted_centre_and_width() {
-        let counts = histogram(KeyPattern::Gaussian { median: 1500.0, deviation: 100.0 }, 1000, 200_000);
+        let counts = histogram(&space(KeyPattern::Gaussian, 1000, 1999), 200_000);
         let mean: f64 =
             counts.iter().enumerate().map(|(key, count)| key as f64 * count).sum::<f64>() / 200_000.0;
         let variance: f64 =
             counts.iter().enumerate().map(|(key, count)| (key as f64 - mean).powi(2) * count).sum::<f64>()
                 / 200_000.0;
-        assert!((mean - 500.0).abs() < 1.0, "mean {mean}");
-        assert!((variance.sqrt() - 100.0).abs() < 1.0, "deviation {}", variance.sqrt());
+        assert!((mean - 499.5).abs() < 1.5, "mean {mean}");
+        // A sixth of the keys, less what is drawn again.
+        assert!((variance.sqrt() - 164.4).abs() < 1.0, "deviation {}", variance.sqrt());
     }
 
     #[test]
     fn equal_seeds_give_equal_keys() {
         let draw = |seed| {
-            let mut picker = KeyPicker::new(KeyPattern::Uniform, 0, 1 << 40, ALONE).unwrap();
+            let mut picker = KeyPicker::new(&space(KeyPattern::Uniform, 0, 1 << 40), ALONE).unwrap();
             let mut random = SmallRng::seed_from_u64(seed);
             (0..10).map(|_| picker.next(&mut random)).collect::<Vec<_>>()
         };
@@ -317,16 +284,10 @@ mod tests {
     }
 
     #[test]
-    fn unusable_parameters_are_refused() {
-        let build = |pattern, minimum, maximum| KeyPicker::new(pattern, minimum, maximum, ALONE);
-        assert!(matches!(build(KeyPattern::Uniform, 2, 1), Err(KeyError::EmptyRange { .. })));
-        let wide = KeyPattern::Gaussian { median: 5.0, deviation: 100.0 };
-        assert!(matches!(build(wide, 0, 9), Err(KeyError::GaussianOutOfRange { .. })));
-        let flat = KeyPattern::Zipfian { exponent: 0.0 };
-        assert!(matches!(build(flat, 0, 9), Err(KeyError::ZipfExponent { .. })));
+    fn more_connections_than_keys_are_refused() {
         let share = Share { index: 4, connections: 5 };
-        let divided = KeyPicker::new(KeyPattern::Sequential, 0, 3, share);
-        assert!(matches!(divided, Err(KeyError::DivideRange { .. })));
+        let divided = KeyPicker::new(&space(KeyPattern::Sequential, 0, 3), share);
+        assert!(matches!(divided, Err(KeyError::DivideRange { keys: 4, connections: 5 })));
     }
 
     proptest! {
@@ -337,7 +298,7 @@ mod tests {
             let mut seen = Vec::new();
             for index in 0..connections {
                 let share = Share { index, connections };
-                let mut picker = KeyPicker::new(KeyPattern::Sequential, 10, 9 + keys, share).unwrap();
+                let mut picker = KeyPicker::new(&space(KeyPattern::Sequential, 10, 9 + keys), share).unwrap();
                 let (first, count) = share.of_range(10, 9 + keys);
                 seen.extend((0..count).map(|_| picker.next(&mut random)));
                 prop_assert_eq!(picker.next(&mut random), first);
@@ -347,7 +308,7 @@ mod tests {
 
         #[test]
         fn zipfian_ranks_stay_inside(keys in 1u64..1_000_000, exponent in 0.01f64..5.0, seed: u64) {
-            let mut picker = KeyPicker::new(KeyPattern::Zipfian { exponent }, 5, 4 + keys, ALONE).unwrap();
+            let mut picker = KeyPicker::new(&zipfian(exponent, 5, 4 + keys), ALONE).unwrap();
             let mut random = SmallRng::seed_from_u64(seed);
             for _ in 0..100 {
                 prop_assert!((5..5 + keys).contains(&picker.next(&mut random)));

@@ -1,88 +1,55 @@
 //! The operations of a mix, and what the server's replies to them mean. Pure: how requests are
 //! written is the business of [`crate::workload::requests`].
 
-use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use dragstrip_crds::workload::{LoadgenOperation, OperationName};
-use thiserror::Error;
 
 use crate::wire::scanner::ReplyKind;
-use crate::workload::template::{CommandTemplate, TemplateError};
+use crate::workload::template::CommandTemplate;
 
-/// Largest value a server accepts.
-pub(crate) const MAXIMUM_VALUE_BYTES: usize = 512 * 1024 * 1024;
+/// Sizes of values that a server accepts.
+pub(crate) const VALUE_BYTES: RangeInclusive<i64> = 1..=512 * 1024 * 1024;
 
-/// Most keys that one command may name; servers limit the length of a command.
-pub const MAXIMUM_KEYS: usize = 100_000;
+/// A number of a specification, which must be in `range`.
+pub fn within<T: TryFrom<i64>>(field: &str, number: i64, range: RangeInclusive<i64>) -> Result<T, String> {
+    let valid = Some(number).filter(|number| range.contains(number));
+    valid
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| format!("{field} must be from {} to {}", range.start(), range.end()))
+}
 
 /// What a request does.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum OperationKind {
-    /// `SET key value`, with an expiry if one is declared.
-    Set,
-    Get,
-    Incr,
-    Mset,
-    Mget,
-    Del,
-    Exists,
-    /// `MSET` of several keys followed by one `EXPIREAT` for each, sent together.
-    MsetExpireAt,
+    /// A command of the generator's own; `MsetExpireat` is an `MSET` of several keys
+    /// followed by one `EXPIREAT` for each, sent together.
+    Named(OperationName),
     Command(CommandTemplate),
 }
 
 impl OperationKind {
-    fn named(name: OperationName) -> Self {
-        match name {
-            OperationName::Set => Self::Set,
-            OperationName::Get => Self::Get,
-            OperationName::Incr => Self::Incr,
-            OperationName::Mset => Self::Mset,
-            OperationName::Mget => Self::Mget,
-            OperationName::Del => Self::Del,
-            OperationName::Exists => Self::Exists,
-            OperationName::MsetExpireat => Self::MsetExpireAt,
-        }
-    }
-
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Set => "set",
-            Self::Get => "get",
-            Self::Incr => "incr",
-            Self::Mset => "mset",
-            Self::Mget => "mget",
-            Self::Del => "del",
-            Self::Exists => "exists",
-            Self::MsetExpireAt => "mset+expireat",
-            Self::Command(_) => "command",
-        }
-    }
-
-    /// Whether replicas answer it.
-    pub fn is_read(&self) -> bool {
-        matches!(self, Self::Get | Self::Mget | Self::Exists)
-    }
-
-    fn takes_several_keys(&self) -> bool {
-        matches!(self, Self::Mset | Self::Mget | Self::Del | Self::Exists | Self::MsetExpireAt)
-    }
-
-    fn takes_expiry(&self) -> bool {
-        matches!(self, Self::Set | Self::MsetExpireAt)
-    }
-
-    fn takes_missing(&self) -> bool {
-        matches!(self, Self::Get | Self::Mget | Self::Del | Self::Exists)
+    fn is_one_of(&self, names: &[OperationName]) -> bool {
+        matches!(self, Self::Named(name) if names.contains(name))
     }
 
     /// Whether requests carry values.
     pub fn has_data(&self) -> bool {
         match self {
-            Self::Set | Self::Mset | Self::MsetExpireAt => true,
+            Self::Named(name) => {
+                matches!(name, OperationName::Set | OperationName::Mset | OperationName::MsetExpireat)
+            }
             Self::Command(template) => template.has_data(),
-            _ => false,
+        }
+    }
+
+    /// The name in lower case, for a template the command's.
+    fn word(&self) -> String {
+        match self {
+            Self::Named(OperationName::MsetExpireat) => "mset+expireat".into(),
+            Self::Named(name) => format!("{name:?}").to_lowercase(),
+            Self::Command(template) => template.command().to_lowercase(),
         }
     }
 }
@@ -92,7 +59,7 @@ impl OperationKind {
 pub struct OperationSpec {
     pub kind: OperationKind,
     /// Share of the requests, relative to the other operations.
-    pub weight: NonZeroU32,
+    pub weight: u64,
     /// Keys of each command.
     pub keys: usize,
     /// Time to live of what is written, in seconds.
@@ -105,24 +72,11 @@ pub struct OperationSpec {
     pub data_bytes: Option<usize>,
 }
 
-/// Why an operation cannot be sent.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum OperationError {
-    #[error("set exactly one of operation and command")]
-    Name,
-    #[error("{field} must be {expected}")]
-    OutOfRange { field: &'static str, expected: &'static str },
-    #[error("{field} has no meaning for {operation}")]
-    Unfit { field: &'static str, operation: String },
-    #[error("command: {0}")]
-    Template(#[from] TemplateError),
-}
-
 impl OperationSpec {
     /// An operation without options.
-    pub fn of(kind: OperationKind, weight: NonZeroU32) -> Self {
+    pub fn of(name: OperationName, weight: u64) -> Self {
         Self {
-            kind,
+            kind: OperationKind::Named(name),
             weight,
             keys: 1,
             expiry_seconds: None,
@@ -132,67 +86,64 @@ impl OperationSpec {
         }
     }
 
-    /// The operation that a specification declares.
-    pub fn declared(declared: &LoadgenOperation) -> Result<Self, OperationError> {
+    /// The operation that a specification declares; the error names the field.
+    pub fn declared(declared: &LoadgenOperation) -> Result<Self, String> {
         let kind = match (declared.operation, &declared.command) {
-            (Some(name), None) => OperationKind::named(name),
+            (Some(name), None) => OperationKind::Named(name),
             (None, Some(command)) => OperationKind::Command(CommandTemplate::parse(command)?),
-            _ => return Err(OperationError::Name),
+            _ => return Err("set exactly one of operation and command".into()),
         };
-        let number = |field, number: i64, most: usize, expected| {
-            let within = usize::try_from(number).ok().filter(|number| (1..=most).contains(number));
-            within.ok_or(OperationError::OutOfRange { field, expected })
-        };
-        let size = |bytes| number("dataSize", bytes, MAXIMUM_VALUE_BYTES, "from 1 to 536870912 (512 MiB)");
-        let weight = u32::try_from(declared.weight).ok().and_then(NonZeroU32::new);
         let spec = Self {
-            weight: weight
-                .ok_or(OperationError::OutOfRange { field: "weight", expected: "greater than 0" })?,
-            keys: number("keys", declared.keys.into(), MAXIMUM_KEYS, "from 1 to 100000")?,
+            weight: within("weight", declared.weight.into(), 1..=10_000)?,
+            // Servers limit the length of a command.
+            keys: within("keys", declared.keys.into(), 1..=100_000)?,
             expiry_seconds: declared.expiry.as_ref().map(|expiry| whole_seconds(expiry.duration())),
             absolute_expiry: declared.absolute_expiry,
             missing: declared.missing,
-            data_bytes: declared.data_size.map(size).transpose()?,
+            data_bytes: declared.data_size.map(|bytes| within("dataSize", bytes, VALUE_BYTES)).transpose()?,
             kind,
         };
-        let unfit = [
-            ("keys", spec.keys != 1 && !spec.kind.takes_several_keys()),
-            ("expiry", spec.expiry_seconds.is_some() && !spec.kind.takes_expiry()),
-            ("absoluteExpiry", spec.absolute_expiry && spec.kind != OperationKind::Set),
-            ("missing", spec.missing && !spec.kind.takes_missing()),
-            ("dataSize", spec.data_bytes.is_some() && !spec.kind.has_data()),
-        ];
-        match unfit.into_iter().find(|(_, unfit)| *unfit) {
-            Some((field, _)) => {
+        match spec.unfit() {
+            Some(field) => {
                 let operation = declared.operation.map_or("a command".into(), |name| format!("{name:?}"));
-                Err(OperationError::Unfit { field, operation })
+                Err(format!("{field} has no meaning for {operation}"))
             }
             None => Ok(spec),
         }
     }
 
+    /// A field that has no meaning for this operation.
+    fn unfit(&self) -> Option<&'static str> {
+        use OperationName::{Del, Exists, Get, Mget, Mset, MsetExpireat, Set};
+        let is = |names: &[OperationName]| self.kind.is_one_of(names);
+        let fields = [
+            ("keys", self.keys != 1 && !is(&[Mset, Mget, Del, Exists, MsetExpireat])),
+            ("expiry", self.expiry_seconds.is_some() && !is(&[Set, MsetExpireat])),
+            ("absoluteExpiry", self.absolute_expiry && !is(&[Set])),
+            ("missing", self.missing && !is(&[Get, Mget, Del, Exists])),
+            ("dataSize", self.data_bytes.is_some() && !self.kind.has_data()),
+        ];
+        fields.into_iter().find(|(_, unfit)| *unfit).map(|(field, _)| field)
+    }
+
     /// Name in reports; equal names in a mix get a number.
     pub fn name(&self) -> String {
-        match &self.kind {
-            OperationKind::Command(template) => template.command().to_uppercase(),
-            kind => kind.word().to_uppercase(),
-        }
+        self.kind.word().to_uppercase()
     }
 
     /// The server's names of the commands of one request, with how many of each.
     pub fn commands(&self) -> Vec<(String, u64)> {
-        match &self.kind {
-            OperationKind::MsetExpireAt => vec![("mset".into(), 1), ("expireat".into(), self.keys as u64)],
-            OperationKind::Command(template) => vec![(template.command().to_lowercase(), 1)],
-            kind => vec![(kind.word().into(), 1)],
+        if self.kind.is_one_of(&[OperationName::MsetExpireat]) {
+            return vec![("mset".into(), 1), ("expireat".into(), self.keys as u64)];
         }
+        vec![(self.kind.word(), 1)]
     }
 
     /// Keys of one request, over all its commands that may be in one slot only.
     pub fn keys_per_command(&self) -> usize {
         match &self.kind {
             OperationKind::Command(template) => template.keys(),
-            _ => self.keys,
+            OperationKind::Named(_) => self.keys,
         }
     }
 
@@ -200,16 +151,16 @@ impl OperationSpec {
     pub(crate) fn replies(&self) -> ReplyShape {
         let keys = self.keys as u64;
         let one = |expected| ReplyShape { first: expected, others: expected, replies: 1 };
-        match self.kind {
-            OperationKind::Set | OperationKind::Mset => one(Expected::Simple),
-            OperationKind::Get => one(Expected::Value),
-            OperationKind::Incr => one(Expected::Integer),
-            OperationKind::Mget => one(Expected::ValueOfEachKey(keys)),
-            OperationKind::Del | OperationKind::Exists => one(Expected::CountOfKeys(keys)),
-            OperationKind::MsetExpireAt => {
+        let OperationKind::Named(name) = self.kind else { return one(Expected::Anything) };
+        match name {
+            OperationName::Set | OperationName::Mset => one(Expected::Simple),
+            OperationName::Get => one(Expected::Value),
+            OperationName::Incr => one(Expected::Integer),
+            OperationName::Mget => one(Expected::ValueOfEachKey(keys)),
+            OperationName::Del | OperationName::Exists => one(Expected::CountOfKeys(keys)),
+            OperationName::MsetExpireat => {
                 ReplyShape { first: Expected::Simple, others: Expected::Integer, replies: keys + 1 }
             }
-            OperationKind::Command(_) => one(Expected::Anything),
         }
     }
 }
@@ -238,7 +189,7 @@ pub(crate) enum Expected {
     /// A value is a hit, nil a miss.
     Value,
     Integer,
-    /// An integer that says how many of so many keys were there.
+    /// An integer: how many of so many keys were there.
     CountOfKeys(u64),
     /// An array with a value or nil for each of so many keys.
     ValueOfEachKey(u64),
@@ -255,7 +206,7 @@ pub struct Found {
 }
 
 impl Expected {
-    /// What the reply says about keys; none when its type is wrong.
+    /// The keys that the reply found; none when its type is wrong.
     #[inline]
     pub(crate) fn judge(self, kind: ReplyKind) -> Option<Found> {
         let of_keys = |hits: u64, keys: u64| keys.checked_sub(hits).map(|misses| Found { hits, misses });
@@ -291,7 +242,7 @@ mod tests {
     fn parse(text: &str) -> Result<OperationSpec, String> {
         let declared =
             serde_json::from_value(crate::notation::operation(text)).map_err(|error| error.to_string())?;
-        OperationSpec::declared(&declared).map_err(|error| error.to_string())
+        OperationSpec::declared(&declared)
     }
 
     #[test]
@@ -301,7 +252,7 @@ mod tests {
             ("weight=1", "exactly one of operation and command"),
             ("Set command PING", "exactly one of operation and command"),
             ("Fly", "unknown variant `Fly`"),
-            ("Get weight=0", "weight must be greater than 0"),
+            ("Get weight=0", "weight must be from 1 to 10000"),
             ("Mget keys=0", "keys must be from 1 to 100000"),
             ("Set expiry=0s", "is not a time"),
             ("Get keys=2", "keys has no meaning for Get"),

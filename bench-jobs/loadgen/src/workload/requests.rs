@@ -4,49 +4,57 @@
 //! Everything that stays the same between requests is encoded once, so a
 //! request costs a key draw, its decimal digits and a few copies.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dragstrip_crds::workload::OperationName;
 use rand::rngs::SmallRng;
 
 use crate::configuration::Configuration;
-use crate::wire::outgoing::Outgoing;
-use crate::wire::slots::{slot_of, slot_of_parts};
+use crate::wire::outgoing::{Cursor, Outgoing, SHARED_VALUE_BYTES};
+use crate::wire::slots::slot_of;
 use crate::workload::decimal::{self, Decimal, MAXIMUM_DIGITS};
-use crate::workload::keys::{KeyError, KeyPicker, Share};
+use crate::workload::keys::{KeyError, KeyPicker, MISSING_PREFIX, Share};
 use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
 use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
 use crate::workload::streams::{Purpose, stream};
 use crate::workload::template::{Piece, Word};
-use crate::workload::values::{self, ValueSource};
-
-/// Comes before the key prefix of keys that are never written.
-pub(crate) const MISSING_PREFIX: &str = "missing:";
 
 /// Longest end of a request of one key that has a copy for each number of digits.
 const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
 
-/// A part of a request. Parts that are arguments carry their own framing.
-#[derive(Debug)]
+/// A part of a request.
+#[derive(Clone, Debug)]
 enum Part {
     /// Always the same bytes.
-    Fixed(Vec<u8>),
-    /// A drawn key.
-    Key(Arc<KeyHeads>),
-    /// A key that this request has drawn before, by its place among them.
-    SameKey {
-        heads: Arc<KeyHeads>,
-        place: usize,
-    },
-    Value(ValueSource),
-    /// The Unix time in so many seconds.
+    Fixed(Arc<[u8]>),
+    /// A key as a complete argument: a drawn one, or the one that this request drew at
+    /// the place `earlier` among its keys.
+    Key { heads: Arc<KeyHeads>, earlier: Option<usize> },
+    /// So many bytes of the shared block.
+    Shared(usize),
+    /// The Unix time in so many seconds, as a complete argument.
     ExpireAt(u64),
-    /// A word with placeholders inside.
-    Word {
-        pieces: Word,
-        prefix: String,
-        value: ValueSource,
-    },
+    /// An argument with keys or shared bytes inside.
+    Word(Vec<WordPart>),
+}
+
+/// A part of an argument.
+#[derive(Clone, Debug)]
+enum WordPart {
+    Text(Vec<u8>),
+    /// The digits of a drawn key.
+    Key,
+    Shared(usize),
+}
+
+fn fixed(text: impl Into<Vec<u8>>) -> Part {
+    Part::Fixed(text.into().into())
+}
+
+fn argument(text: &str) -> Part {
+    fixed(format!("${}\r\n{text}\r\n", text.len()))
 }
 
 /// What comes before the digits of a key.
@@ -54,30 +62,26 @@ enum Part {
 struct KeyHeads {
     /// Everything up to the digits, by their number.
     by_digits: Vec<Vec<u8>>,
-    /// The text of the key before its digits.
-    prefix: String,
+    /// Length of the text of the key before its digits.
+    prefix_bytes: usize,
 }
 
 impl KeyHeads {
-    fn new(before: &str, prefix: &str) -> Arc<Self> {
-        let by_digits = (0..=MAXIMUM_DIGITS)
-            .map(|digits| format!("{before}${}\r\n{prefix}", prefix.len() + digits).into_bytes())
-            .collect();
-        Arc::new(Self { by_digits, prefix: prefix.into() })
+    fn new(prefix: &str) -> Arc<Self> {
+        let head = |digits| format!("${}\r\n{prefix}", prefix.len() + digits).into_bytes();
+        let by_digits = (0..=MAXIMUM_DIGITS).map(head).collect();
+        Arc::new(Self { by_digits, prefix_bytes: prefix.len() })
     }
 
-    /// The same with more bytes in front.
-    fn after(&self, before: &[u8]) -> Arc<Self> {
-        let by_digits = self.by_digits.iter().map(|head| [before, head].concat()).collect();
-        Arc::new(Self { by_digits, prefix: self.prefix.clone() })
-    }
-
+    /// Writes the argument and returns where the key is.
     #[inline]
-    fn write(&self, bytes: &mut Vec<u8>, key: &Decimal) {
+    fn write(&self, bytes: &mut Vec<u8>, key: &Decimal) -> Range<usize> {
         if let Some(head) = self.by_digits.get(key.count()) {
             bytes.extend_from_slice(head);
         }
+        let digits = bytes.len();
         bytes.extend_from_slice(key.line());
+        digits - self.prefix_bytes..digits + key.count()
     }
 }
 
@@ -90,11 +94,94 @@ struct Request {
     keyed: Option<KeyedRequest>,
 }
 
+impl Request {
+    fn new(operation: &OperationSpec, configuration: &Configuration) -> Self {
+        let size = operation.data_bytes.unwrap_or(configuration.data_bytes);
+        let prefix = &configuration.keys.prefix;
+        let parts = match &operation.kind {
+            OperationKind::Named(name) => command(*name, operation, prefix, size),
+            OperationKind::Command(template) => {
+                let words = &template.words;
+                let head = fixed(format!("*{}\r\n", words.len()));
+                std::iter::once(head)
+                    .chain(words.iter().flat_map(|word| parts_of(word, prefix, size)))
+                    .collect()
+            }
+        };
+        Self { keyed: KeyedRequest::of(&parts), parts, replies: operation.replies() }
+    }
+}
+
+/// The parts of a command of the generator's own.
+fn command(name: OperationName, operation: &OperationSpec, prefix: &str, size: usize) -> Vec<Part> {
+    let prefix = if operation.missing { format!("{MISSING_PREFIX}{prefix}") } else { prefix.to_owned() };
+    let heads = KeyHeads::new(&prefix);
+    let key = |earlier| Part::Key { heads: Arc::clone(&heads), earlier };
+    let keys = operation.keys;
+    let lifetime = operation.expiry_seconds.unwrap_or_default();
+    let writes = matches!(name, OperationName::Set | OperationName::Mset | OperationName::MsetExpireat);
+    let (command, arguments) = match name {
+        OperationName::Set if operation.expiry_seconds.is_some() => ("SET".into(), 4),
+        OperationName::MsetExpireat => ("MSET".into(), keys * 2),
+        _ => (format!("{name:?}").to_uppercase(), if writes { keys * 2 } else { keys }),
+    };
+    let item = if writes { [vec![key(None)], value(size)].concat() } else { vec![key(None)] };
+    let mut parts = vec![command_head(&command, arguments)];
+    (0..keys).for_each(|_| parts.extend_from_slice(&item));
+    match name {
+        OperationName::Set if operation.absolute_expiry => {
+            parts.extend([argument("EXAT"), Part::ExpireAt(lifetime)]);
+        }
+        OperationName::Set if operation.expiry_seconds.is_some() => {
+            parts.extend([argument("EX"), argument(&lifetime.to_string())]);
+        }
+        OperationName::MsetExpireat => {
+            let head = command_head("EXPIREAT", 2);
+            for place in 0..keys {
+                parts.extend([head.clone(), key(Some(place)), Part::ExpireAt(lifetime)]);
+            }
+        }
+        _ => {}
+    }
+    parts
+}
+
+/// A command up to its first argument.
+fn command_head(name: &str, arguments: usize) -> Part {
+    fixed(format!("*{}\r\n${}\r\n{name}\r\n", arguments + 1, name.len()))
+}
+
+/// A value as a complete argument; large ones refer to the shared block.
+fn value(size: usize) -> Vec<Part> {
+    if size < SHARED_VALUE_BYTES {
+        return vec![argument(&"x".repeat(size))];
+    }
+    vec![fixed(format!("${size}\r\n")), Part::Shared(size), fixed("\r\n")]
+}
+
+/// The argument that a word of a template becomes.
+fn parts_of(word: &Word, prefix: &str, size: usize) -> Vec<Part> {
+    match word.as_slice() {
+        [Piece::Text(text)] => vec![argument(text)],
+        [Piece::Key] => vec![Part::Key { heads: KeyHeads::new(prefix), earlier: None }],
+        [Piece::Data] => value(size),
+        pieces => {
+            let parts = pieces.iter().flat_map(|piece| match piece {
+                Piece::Text(text) => vec![WordPart::Text(text.clone().into_bytes())],
+                Piece::Key => vec![WordPart::Text(prefix.into()), WordPart::Key],
+                Piece::Data if size < SHARED_VALUE_BYTES => vec![WordPart::Text(vec![b'x'; size])],
+                Piece::Data => vec![WordPart::Shared(size)],
+            });
+            vec![Part::Word(parts.collect())]
+        }
+    }
+}
+
 /// A request that is always the same but for the digits of its one key.
 #[derive(Debug)]
 struct KeyedRequest {
     by_digits: Vec<KeyedForm>,
-    heads: Arc<KeyHeads>,
+    prefix_bytes: usize,
 }
 
 /// Such a request with so many digits.
@@ -108,37 +195,41 @@ struct KeyedForm {
 impl KeyedRequest {
     /// None when the parts are not of that kind.
     fn of(parts: &[Part]) -> Option<Self> {
-        let (Part::Key(heads), rest) = parts.split_first()? else { return None };
-        let mut tail = b"\r\n".to_vec();
-        for part in rest {
-            match part {
-                Part::Fixed(bytes) => tail.extend_from_slice(bytes),
-                Part::Value(value) => tail.extend_from_slice(value.ready()?),
-                _ => return None,
-            }
-        }
+        let place = parts.iter().position(|part| matches!(part, Part::Key { .. }))?;
+        let (before, after) = parts.split_at(place);
+        let (Part::Key { heads, .. }, after) = after.split_first()? else { return None };
+        let (before, after) = (joined(before)?, joined(after)?);
         // There is one copy for each number of digits; of larger requests the
         // copying itself is what costs.
-        if tail.len() > MAXIMUM_KEYED_TAIL_BYTES {
+        if after.len() > MAXIMUM_KEYED_TAIL_BYTES {
             return None;
         }
         let form = |(digits, head): (usize, &Vec<u8>)| KeyedForm {
-            bytes: [head, vec![b'0'; digits].as_slice(), &tail].concat(),
-            digits_at: head.len(),
+            bytes: [&before, head, vec![b'0'; digits].as_slice(), b"\r\n", &after].concat(),
+            digits_at: before.len() + head.len(),
         };
         let by_digits = heads.by_digits.iter().enumerate().map(form).collect();
-        Some(Self { by_digits, heads: Arc::clone(heads) })
+        Some(Self { by_digits, prefix_bytes: heads.prefix_bytes })
     }
 
+    /// Writes the request and returns where the key is.
     #[inline]
-    fn write(&self, bytes: &mut Vec<u8>, key: u64) {
+    fn write(&self, bytes: &mut Vec<u8>, key: u64) -> Range<usize> {
         let digits = decimal::digits_of(key);
+        let mut begin = bytes.len();
         if let Some(form) = self.by_digits.get(digits) {
-            let begin = bytes.len() + form.digits_at;
+            begin += form.digits_at;
             bytes.extend_from_slice(&form.bytes);
             decimal::write_digits(bytes.get_mut(begin..begin + digits).unwrap_or_default(), key);
         }
+        begin - self.prefix_bytes..begin + digits
     }
+}
+
+/// The bytes of parts that are all fixed.
+fn joined(parts: &[Part]) -> Option<Vec<u8>> {
+    let bytes = |part: &Part| if let Part::Fixed(bytes) = part { Some(bytes.to_vec()) } else { None };
+    parts.iter().map(bytes).collect::<Option<Vec<_>>>().map(|parts| parts.concat())
 }
 
 /// The unchanging parts of all requests, shared by all connections.
@@ -146,27 +237,20 @@ impl KeyedRequest {
 pub(crate) struct RequestTemplates {
     requests: Vec<Request>,
     cycle: Cycle,
-    block: Arc<[u8]>,
+    /// The block that large values refer to.
+    pub(crate) block: Vec<u8>,
 }
 
 impl RequestTemplates {
     pub(crate) fn new(configuration: &Configuration) -> Self {
         let mix = &configuration.operations;
         let written = mix.iter().filter(|operation| operation.kind.has_data());
-        let largest = written.map(|operation| operation.data_bytes.unwrap_or(configuration.data_bytes)).max();
-        let block = values::block(largest.unwrap_or(0));
-        let builder = RequestBuilder {
-            prefix: &configuration.keys.prefix,
-            data_bytes: configuration.data_bytes,
-            block: &block,
-        };
-        let requests = mix.iter().map(|operation| builder.request(operation)).collect();
-        Self { requests, cycle: configuration.cycle(), block }
-    }
-
-    /// The block that large values refer to.
-    pub(crate) fn block(&self) -> &[u8] {
-        &self.block
+        let sizes = written.map(|operation| operation.data_bytes.unwrap_or(configuration.data_bytes));
+        Self {
+            requests: mix.iter().map(|operation| Request::new(operation, configuration)).collect(),
+            cycle: configuration.cycle(),
+            block: vec![b'x'; sizes.max().filter(|size| *size >= SHARED_VALUE_BYTES).unwrap_or(0)],
+        }
     }
 
     /// The order of operations for the connection of this number.
@@ -178,123 +262,6 @@ impl RequestTemplates {
     pub(crate) fn replies(&self) -> Arc<[ReplyShape]> {
         self.requests.iter().map(|request| request.replies).collect()
     }
-}
-
-/// Turns declared operations into [`Request`]s.
-struct RequestBuilder<'a> {
-    prefix: &'a str,
-    data_bytes: usize,
-    block: &'a Arc<[u8]>,
-}
-
-impl RequestBuilder<'_> {
-    fn request(&self, operation: &OperationSpec) -> Request {
-        let keys = operation.keys;
-        let parts = match &operation.kind {
-            OperationKind::Set => self.set(operation),
-            OperationKind::Get => self.keyed("GET", 1, operation),
-            OperationKind::Incr => self.keyed("INCR", 1, operation),
-            OperationKind::Mget => self.keyed("MGET", keys, operation),
-            OperationKind::Del => self.keyed("DEL", keys, operation),
-            OperationKind::Exists => self.keyed("EXISTS", keys, operation),
-            OperationKind::Mset => self.mset(operation),
-            OperationKind::MsetExpireAt => self.mset_expire_at(operation),
-            OperationKind::Command(template) => self.command(template.words(), operation),
-        };
-        let parts = merged(parts);
-        Request { keyed: KeyedRequest::of(&parts), parts, replies: operation.replies() }
-    }
-
-    fn keyed(&self, name: &str, keys: usize, operation: &OperationSpec) -> Vec<Part> {
-        let prefix =
-            if operation.missing { format!("{MISSING_PREFIX}{}", self.prefix) } else { self.prefix.into() };
-        let (first, other) = (KeyHeads::new(&command_head(name, keys), &prefix), KeyHeads::new("", &prefix));
-        std::iter::once(first).chain((1..keys).map(|_| Arc::clone(&other))).map(Part::Key).collect()
-    }
-
-    fn set(&self, operation: &OperationSpec) -> Vec<Part> {
-        let arguments = if operation.expiry_seconds.is_some() { 4 } else { 2 };
-        let head = command_head("SET", arguments);
-        let mut parts =
-            vec![Part::Key(KeyHeads::new(&head, self.prefix)), Part::Value(self.value(operation))];
-        match operation.expiry_seconds {
-            Some(seconds) if operation.absolute_expiry => {
-                parts.extend([Part::Fixed(argument("EXAT")), Part::ExpireAt(seconds)]);
-            }
-            Some(seconds) => {
-                parts.push(Part::Fixed([argument("EX"), argument(&seconds.to_string())].concat()));
-            }
-            None => {}
-        }
-        parts
-    }
-
-    fn mset(&self, operation: &OperationSpec) -> Vec<Part> {
-        let head = command_head("MSET", operation.keys * 2);
-        let (first, other) = (KeyHeads::new(&head, self.prefix), KeyHeads::new("", self.prefix));
-        let value = self.value(operation);
-        let mut parts = vec![Part::Key(first), Part::Value(value.clone())];
-        for _ in 1..operation.keys {
-            parts.extend([Part::Key(Arc::clone(&other)), Part::Value(value.clone())]);
-        }
-        parts
-    }
-
-    fn mset_expire_at(&self, operation: &OperationSpec) -> Vec<Part> {
-        let mut parts = self.mset(operation);
-        let seconds = operation.expiry_seconds.unwrap_or_default();
-        let heads = KeyHeads::new(&command_head("EXPIREAT", 2), self.prefix);
-        for place in 0..operation.keys {
-            parts.extend([Part::SameKey { heads: Arc::clone(&heads), place }, Part::ExpireAt(seconds)]);
-        }
-        parts
-    }
-
-    fn command(&self, words: &[Word], operation: &OperationSpec) -> Vec<Part> {
-        let mut parts = vec![Part::Fixed(format!("*{}\r\n", words.len()).into_bytes())];
-        for word in words {
-            parts.push(match word.as_slice() {
-                [Piece::Text(text)] => Part::Fixed(argument(text)),
-                [Piece::Key] => Part::Key(KeyHeads::new("", self.prefix)),
-                [Piece::Data] => Part::Value(self.value(operation)),
-                pieces => Part::Word {
-                    pieces: pieces.to_vec(),
-                    prefix: self.prefix.into(),
-                    value: self.value(operation),
-                },
-            });
-        }
-        parts
-    }
-
-    fn value(&self, operation: &OperationSpec) -> ValueSource {
-        ValueSource::new(Arc::clone(self.block), operation.data_bytes.unwrap_or(self.data_bytes))
-    }
-}
-
-/// A command up to its first argument.
-fn command_head(name: &str, arguments: usize) -> String {
-    format!("*{}\r\n${}\r\n{name}\r\n", arguments + 1, name.len())
-}
-
-fn argument(text: &str) -> Vec<u8> {
-    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
-}
-
-/// Joins neighbouring fixed parts, and a fixed part with the key after it.
-fn merged(parts: Vec<Part>) -> Vec<Part> {
-    let mut merged: Vec<Part> = Vec::with_capacity(parts.len());
-    for part in parts {
-        match (merged.last_mut(), part) {
-            (Some(Part::Fixed(bytes)), Part::Fixed(more)) => bytes.extend_from_slice(&more),
-            (Some(last @ Part::Fixed(_)), Part::Key(heads)) => {
-                let Part::Fixed(before) = std::mem::replace(last, Part::Fixed(Vec::new())) else { continue };
-                *last = Part::Key(heads.after(&before));
-            }
-            (_, part) => merged.push(part),
-        }
-    }
-    merged
 }
 
 /// Source of the requests of one client.
@@ -312,13 +279,13 @@ impl RequestSource {
         templates: Arc<RequestTemplates>,
         share: Share,
     ) -> Result<Self, KeyError> {
-        let space = &configuration.keys;
         let keys = KeySource {
-            picker: KeyPicker::new(space.pattern, space.minimum, space.maximum, share)?,
+            picker: KeyPicker::new(&configuration.keys, share)?,
             random: stream(configuration.seed, configuration.crowd, Purpose::Requests, share.index),
             routed: configuration.server().cluster,
             slot: None,
             drawn: Vec::new(),
+            word: Outgoing::default(),
         };
         Ok(Self { walk: templates.walk(share.index), templates, keys })
     }
@@ -333,15 +300,16 @@ impl RequestSource {
         let Some(request) = self.templates.requests.get(operation.0) else { return row };
         if let Some(keyed) = &request.keyed {
             for _ in 0..requests {
-                let key = self.keys.draw(keyed.heads.prefix.as_bytes());
-                keyed.write(&mut outgoing.bytes, key);
+                let key = self.keys.draw();
+                let range = keyed.write(&mut outgoing.bytes, key);
+                self.keys.note_slot(&outgoing.bytes, range);
             }
             return row;
         }
         for _ in 0..requests {
             self.keys.drawn.clear();
             for part in &request.parts {
-                part.write(outgoing, &mut self.keys);
+                self.keys.write(part, outgoing);
             }
         }
         row
@@ -368,7 +336,7 @@ pub(crate) struct Row {
     pub(crate) requests: u64,
 }
 
-/// Draws the keys of one client.
+/// Draws the keys of one client and writes what contains them.
 #[derive(Debug)]
 struct KeySource {
     picker: KeyPicker,
@@ -378,119 +346,84 @@ struct KeySource {
     slot: Option<usize>,
     /// Keys of the request that is being written.
     drawn: Vec<u64>,
+    /// Buffer for an argument whose length depends on its parts.
+    word: Outgoing,
 }
 
 impl KeySource {
-    /// The number of a key after `prefix`.
     #[inline]
-    fn draw(&mut self, prefix: &[u8]) -> u64 {
-        let key = self.picker.next(&mut self.random);
+    fn draw(&mut self) -> u64 {
+        self.picker.next(&mut self.random)
+    }
+
+    /// The first key of a request decides where it goes.
+    #[inline]
+    fn note_slot(&mut self, bytes: &[u8], key: Range<usize>) {
         if self.routed && self.slot.is_none() {
-            self.slot = Some(slot_of_parts(prefix, Decimal::new(key).digits()));
+            self.slot = bytes.get(key).map(slot_of);
         }
-        key
     }
 
     /// Draws a key that later parts of the request may refer to.
     #[inline]
-    fn next(&mut self, prefix: &[u8]) -> Decimal {
-        let number = self.draw(prefix);
+    fn next(&mut self) -> Decimal {
+        let number = self.draw();
         self.drawn.push(number);
         Decimal::new(number)
     }
-}
 
-impl Part {
     #[inline]
-    fn write(&self, outgoing: &mut Outgoing, keys: &mut KeySource) {
-        match self {
-            Self::Fixed(bytes) => outgoing.bytes.extend_from_slice(bytes),
-            Self::Key(heads) => {
-                let key = keys.next(heads.prefix.as_bytes());
-                heads.write(&mut outgoing.bytes, &key);
+    fn write(&mut self, part: &Part, outgoing: &mut Outgoing) {
+        match part {
+            Part::Fixed(bytes) => outgoing.bytes.extend_from_slice(bytes),
+            Part::Key { heads, earlier } => {
+                let key = match earlier {
+                    None => self.next(),
+                    Some(place) => Decimal::new(self.drawn.get(*place).copied().unwrap_or_default()),
+                };
+                let range = heads.write(&mut outgoing.bytes, &key);
+                self.note_slot(&outgoing.bytes, range);
             }
-            Self::SameKey { heads, place } => {
-                let number = keys.drawn.get(*place).copied().unwrap_or_default();
-                heads.write(&mut outgoing.bytes, &Decimal::new(number));
+            Part::Shared(size) => outgoing.splice(0..*size),
+            Part::ExpireAt(seconds) => {
+                let text = Decimal::new(unix_seconds().saturating_add(*seconds));
+                write_length(&mut outgoing.bytes, text.count() as u64);
+                outgoing.bytes.extend_from_slice(text.line());
             }
-            Self::Value(value) => value.write(outgoing),
-            Self::ExpireAt(seconds) => {
-                write_number(&mut outgoing.bytes, unix_seconds().saturating_add(*seconds));
-            }
-            Self::Word { pieces, prefix, value } => write_word(outgoing, keys, pieces, prefix, value),
+            Part::Word(parts) => self.write_word(parts, outgoing),
         }
+    }
+
+    fn write_word(&mut self, parts: &[WordPart], outgoing: &mut Outgoing) {
+        let mut word = std::mem::take(&mut self.word);
+        word.clear();
+        for part in parts {
+            match part {
+                WordPart::Text(text) => word.bytes.extend_from_slice(text),
+                WordPart::Key => word.bytes.extend_from_slice(self.next().digits()),
+                WordPart::Shared(size) => word.splice(0..*size),
+            }
+        }
+        // The key is the complete word: what stands before and after its placeholder belongs to it.
+        if parts.iter().any(|part| matches!(part, WordPart::Key)) {
+            self.note_slot(&word.bytes, 0..word.bytes.len());
+        }
+        let start = Cursor::default();
+        write_length(&mut outgoing.bytes, word.length_since(start));
+        outgoing.append_rest(&word, start);
+        outgoing.bytes.extend_from_slice(b"\r\n");
+        self.word = word;
     }
 }
 
-fn write_number(bytes: &mut Vec<u8>, number: u64) {
-    let text = Decimal::new(number);
+/// Writes what comes before an argument of so many bytes.
+fn write_length(bytes: &mut Vec<u8>, length: u64) {
     bytes.push(b'$');
-    bytes.extend_from_slice(Decimal::new(text.count() as u64).line());
-    bytes.extend_from_slice(text.line());
+    bytes.extend_from_slice(Decimal::new(length).line());
 }
 
 fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-/// What a placeholder of a word becomes.
-enum Filled<'a> {
-    Text(&'a str),
-    Key(Decimal),
-    Value,
-}
-
-fn write_word(
-    outgoing: &mut Outgoing,
-    keys: &mut KeySource,
-    pieces: &[Piece],
-    prefix: &str,
-    value: &ValueSource,
-) {
-    let mut filled = Vec::with_capacity(pieces.len());
-    // The key is the complete word: what stands before and after its placeholder belongs to it.
-    let earlier = keys.slot;
-    for piece in pieces {
-        filled.push(match piece {
-            Piece::Text(text) => Filled::Text(text),
-            Piece::Key => Filled::Key(keys.next(prefix.as_bytes())),
-            Piece::Data => Filled::Value,
-        });
-    }
-    if keys.routed && earlier.is_none() && keys.slot.is_some() {
-        keys.slot = Some(slot_of(text_of(&filled, prefix).as_bytes()));
-    }
-    let length: usize = filled
-        .iter()
-        .map(|piece| match piece {
-            Filled::Text(text) => text.len(),
-            Filled::Key(key) => prefix.len() + key.count(),
-            Filled::Value => value.size(),
-        })
-        .sum();
-    outgoing.bytes.push(b'$');
-    outgoing.bytes.extend_from_slice(Decimal::new(length as u64).line());
-    for piece in filled {
-        match piece {
-            Filled::Text(text) => outgoing.bytes.extend_from_slice(text.as_bytes()),
-            Filled::Key(key) => {
-                outgoing.bytes.extend_from_slice(prefix.as_bytes());
-                outgoing.bytes.extend_from_slice(key.digits());
-            }
-            Filled::Value => value.write_bytes(outgoing),
-        }
-    }
-    outgoing.bytes.extend_from_slice(b"\r\n");
-}
-
-/// The text of a word, but for its values.
-fn text_of(filled: &[Filled<'_>], prefix: &str) -> String {
-    let text = |piece: &Filled<'_>| match piece {
-        Filled::Text(text) => (*text).to_owned(),
-        Filled::Key(key) => format!("{prefix}{}", String::from_utf8_lossy(key.digits())),
-        Filled::Value => String::new(),
-    };
-    filled.iter().map(text).collect()
 }
 
 #[cfg(test)]

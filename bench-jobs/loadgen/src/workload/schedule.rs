@@ -5,44 +5,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Exp1;
 
 use crate::workload::streams::{Crowd, Purpose, stream};
 
-/// How requests follow each other.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Arrival {
-    /// At equal intervals.
-    Fixed,
-    /// At exponentially distributed intervals, as from many independent users.
-    Poisson,
-}
-
-impl Arrival {
-    /// Its name in the report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::Poisson => "poisson",
-        }
-    }
-}
-
-/// An open loop's rate and how its requests follow each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Schedule {
-    /// Operations per second of all connections of all processes, above 0.
-    pub operations_per_second: f64,
-    /// How they follow each other.
-    pub arrival: Arrival,
-}
-
 /// What all timetables of a process have in common.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) schedule: Schedule,
+    /// The rate of all connections of all processes.
+    pub(crate) rate: OpenLoopSpec,
     pub(crate) seed: u64,
     pub(crate) crowd: Crowd,
     /// Connections of the process.
@@ -52,14 +26,14 @@ pub(crate) struct Plan {
 impl Plan {
     /// Mean time between requests of one connection, in seconds.
     pub(crate) fn interval(&self) -> f64 {
-        self.connections as f64 * f64::from(self.crowd.processes) / self.schedule.operations_per_second
+        self.connections as f64 * f64::from(self.crowd.processes) / self.rate.operations_per_second as f64
     }
 }
 
 /// The intended times of one connection, one after the other.
 #[derive(Clone, Debug)]
 struct Timetable {
-    arrival: Arrival,
+    arrival: ArrivalSchedule,
     /// Mean time between requests, in seconds.
     interval: f64,
     random: SmallRng,
@@ -71,24 +45,24 @@ struct Timetable {
 
 impl Timetable {
     fn new(plan: &Plan, number: u64) -> Self {
-        let Plan { schedule, seed, crowd, .. } = *plan;
-        let at = match schedule.arrival {
+        let Plan { ref rate, seed, crowd, .. } = *plan;
+        let at = match rate.arrival {
             // Staggered, so that all connections of all processes together make an even grid.
-            Arrival::Fixed => {
+            ArrivalSchedule::Fixed => {
                 let place = number as f64 * f64::from(crowd.processes) + f64::from(crowd.index);
-                place / schedule.operations_per_second
+                place / rate.operations_per_second as f64
             }
-            Arrival::Poisson => 0.0,
+            ArrivalSchedule::Poisson => 0.0,
         };
         let random = stream(seed, crowd, Purpose::Arrivals, number);
-        Self { arrival: schedule.arrival, interval: plan.interval(), random, count: 0, at }
+        Self { arrival: rate.arrival, interval: plan.interval(), random, count: 0, at }
     }
 
     fn next(&mut self) -> Duration {
         let seconds = match self.arrival {
             // By multiplication: added intervals would add up their errors.
-            Arrival::Fixed => self.at + self.count as f64 * self.interval,
-            Arrival::Poisson => {
+            ArrivalSchedule::Fixed => self.at + self.count as f64 * self.interval,
+            ArrivalSchedule::Poisson => {
                 let gap: f64 = Exp1.sample(&mut self.random);
                 self.at += gap * self.interval;
                 self.at
@@ -168,7 +142,7 @@ impl Agenda {
         }
     }
 
-    /// Takes a connection out: it has been given all its requests.
+    /// Takes a connection out: it has sent all its requests.
     pub(crate) fn retire(&mut self, connection: usize) {
         self.next.retain(|Reverse((_, other))| *other != connection);
     }
@@ -179,11 +153,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plan(arrival: Arrival, rate: f64, connections: u64, crowd: Crowd) -> Plan {
-        Plan { schedule: Schedule { operations_per_second: rate, arrival }, seed: 7, crowd, connections }
+    fn plan(arrival: ArrivalSchedule, rate: i64, connections: u64, crowd: Crowd) -> Plan {
+        Plan { rate: OpenLoopSpec { operations_per_second: rate, arrival }, seed: 7, crowd, connections }
     }
 
-    fn times(arrival: Arrival, rate: f64, connections: u64, until: Duration) -> Vec<(Duration, usize)> {
+    fn times(
+        arrival: ArrivalSchedule,
+        rate: i64,
+        connections: u64,
+        until: Duration,
+    ) -> Vec<(Duration, usize)> {
         let numbers: Vec<u64> = (0..connections).collect();
         let mut agenda = Agenda::new(&plan(arrival, rate, connections, Crowd::ALONE), &numbers);
         due_by(&mut agenda, until)
@@ -196,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_fixed_schedule_is_an_even_grid_over_all_connections() {
-        let times = times(Arrival::Fixed, 1000.0, 4, Duration::from_millis(999));
+        let times = times(ArrivalSchedule::Fixed, 1000, 4, Duration::from_millis(999));
         assert_eq!(times.len(), 1000);
         for (number, (due, connection)) in times.iter().enumerate() {
             let wanted = number as f64 / 1000.0;
@@ -210,7 +189,7 @@ mod tests {
         let mut all: Vec<Duration> = (0..3)
             .flat_map(|index| {
                 let crowd = Crowd { index, processes: 3 };
-                let mut agenda = Agenda::new(&plan(Arrival::Fixed, 100.0, 2, crowd), &[0, 1]);
+                let mut agenda = Agenda::new(&plan(ArrivalSchedule::Fixed, 100, 2, crowd), &[0, 1]);
                 due_by(&mut agenda, Duration::from_millis(999)).into_iter().map(|(due, _)| due)
             })
             .collect();
@@ -224,7 +203,7 @@ mod tests {
 
     #[test]
     fn poisson_gaps_have_the_mean_and_the_spread_of_the_law() {
-        let times = times(Arrival::Poisson, 1000.0, 5, Duration::from_secs(100));
+        let times = times(ArrivalSchedule::Poisson, 1000, 5, Duration::from_secs(100));
         let count = times.len() as f64;
         // Within 4 standard deviations of a Poisson count of 100,000.
         assert!((count - 100_000.0).abs() < 4.0 * 100_000_f64.sqrt(), "{count}");
@@ -239,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_retired_connection_gets_nothing_more() {
-        let mut agenda = Agenda::new(&plan(Arrival::Fixed, 10.0, 2, Crowd::ALONE), &[0, 1]);
+        let mut agenda = Agenda::new(&plan(ArrivalSchedule::Fixed, 10, 2, Crowd::ALONE), &[0, 1]);
         assert!((agenda.mean_interval() - 0.1).abs() < 1e-12);
         agenda.retire(0);
         let clients: Vec<usize> =
@@ -251,9 +230,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_never_go_back_and_keep_the_rate(rate in 1.0f64..100_000.0, connections in 1u64..50, poisson: bool) {
-            let arrival = if poisson { Arrival::Poisson } else { Arrival::Fixed };
-            let window = Duration::from_secs_f64(1000.0 / rate);
+        fn times_never_go_back_and_keep_the_rate(rate in 1i64..100_000, connections in 1u64..50, poisson: bool) {
+            let arrival = if poisson { ArrivalSchedule::Poisson } else { ArrivalSchedule::Fixed };
+            let window = Duration::from_secs_f64(1000.0 / rate as f64);
             let times = times(arrival, rate, connections, window);
             prop_assert!(times.windows(2).all(|pair| pair[0].0 <= pair[1].0));
             let tolerance = if poisson { 200 } else { 2 };

@@ -3,10 +3,6 @@
 //! Pure text handling: words are split like a shell does, `__key__` and
 //! `__data__` become places where every request puts a drawn key and a value.
 
-use std::fmt;
-
-use thiserror::Error;
-
 /// Stands for a drawn key.
 const KEY_PLACEHOLDER: &str = "__key__";
 /// Stands for a value.
@@ -27,39 +23,23 @@ pub type Word = Vec<Piece>;
 /// A command whose words may hold placeholders.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CommandTemplate {
-    text: String,
-    words: Vec<Word>,
-}
-
-/// The template is not usable.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum TemplateError {
-    #[error("the command template is empty")]
-    Empty,
-    #[error("a {quote} quote in the command template is not closed")]
-    OpenQuote { quote: char },
-    #[error("the command template ends in a backslash")]
-    OpenEscape,
-    #[error("the first word of a command template must be a command without placeholders")]
-    PlaceholderCommand,
+    /// The command first.
+    pub(crate) words: Vec<Word>,
 }
 
 impl CommandTemplate {
-    /// Reads a template. Blanks separate words; single and double quotes group
-    /// them; a backslash takes the next character as it is, except within
+    /// Reads a template; the error names the problem. Blanks separate words; single and double
+    /// quotes group them; a backslash takes the next character as it is, except within
     /// single quotes.
-    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<Word> = split_words(text)?.iter().map(|word| pieces_of(word)).collect();
         match words.first().map(Vec::as_slice) {
-            None => Err(TemplateError::Empty),
-            Some([Piece::Text(_)]) => Ok(Self { text: text.trim().to_owned(), words }),
-            Some(_) => Err(TemplateError::PlaceholderCommand),
+            None => Err("the command template is empty".into()),
+            Some([Piece::Text(_)]) => Ok(Self { words }),
+            Some(_) => {
+                Err("the first word of a command template must be a command without placeholders".into())
+            }
         }
-    }
-
-    /// The words, the command first.
-    pub fn words(&self) -> &[Word] {
-        &self.words
     }
 
     /// The command word as it was written.
@@ -81,14 +61,8 @@ impl CommandTemplate {
     }
 }
 
-impl fmt::Display for CommandTemplate {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
-    }
-}
-
 /// Splits like a shell, without anything a shell would expand.
-fn split_words(text: &str) -> Result<Vec<String>, TemplateError> {
+fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
@@ -96,7 +70,7 @@ fn split_words(text: &str) -> Result<Vec<String>, TemplateError> {
     while let Some(character) = characters.next() {
         match (character, quote) {
             ('\\', None | Some('"')) => {
-                let escaped = characters.next().ok_or(TemplateError::OpenEscape)?;
+                let escaped = characters.next().ok_or("the command template ends in a backslash")?;
                 word.get_or_insert_default().push(escaped);
             }
             (closing, Some(open)) if closing == open => quote = None,
@@ -110,7 +84,7 @@ fn split_words(text: &str) -> Result<Vec<String>, TemplateError> {
         }
     }
     words.extend(word);
-    quote.map_or(Ok(words), |quote| Err(TemplateError::OpenQuote { quote }))
+    quote.map_or(Ok(words), |quote| Err(format!("a {quote} quote in the command template is not closed")))
 }
 
 fn pieces_of(word: &str) -> Word {
@@ -151,7 +125,7 @@ mod tests {
         let template =
             CommandTemplate::parse(r#" HSET user:__key__:x 'a field' "q\"__data__" \__key__ '' "#).unwrap();
         assert_eq!(
-            template.words(),
+            template.words,
             [
                 vec![text("HSET")],
                 vec![text("user:"), Piece::Key, text(":x")],
@@ -166,10 +140,15 @@ mod tests {
 
     #[test]
     fn unusable_templates_are_refused_with_the_reason() {
-        assert_eq!(CommandTemplate::parse("  "), Err(TemplateError::Empty));
-        assert_eq!(CommandTemplate::parse("GET 'a"), Err(TemplateError::OpenQuote { quote: '\'' }));
-        assert_eq!(CommandTemplate::parse("GET a\\"), Err(TemplateError::OpenEscape));
-        assert_eq!(CommandTemplate::parse("__key__ a"), Err(TemplateError::PlaceholderCommand));
+        for (text, reason) in [
+            ("  ", "is empty"),
+            ("GET 'a", "a ' quote"),
+            ("GET a\\", "ends in a backslash"),
+            ("__key__ a", "must be a command without placeholders"),
+        ] {
+            let refusal = CommandTemplate::parse(text).unwrap_err();
+            assert!(refusal.contains(reason), "{text}: {refusal}");
+        }
     }
 
     proptest! {

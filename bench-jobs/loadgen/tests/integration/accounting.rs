@@ -71,12 +71,12 @@ fn progress_lines_have_latencies_and_bytes_of_the_measured_part_on_request() {
     };
     let last = lines.last().expect("there are progress lines");
     assert_eq!(field(last, "connections"), "6");
-    let (told, all) = (counts(last), report.totals.count);
-    assert!(told.count() > all / 3 && told.count() <= all, "{} of {all}", told.count());
+    let (printed, all) = (counts(last), report.totals.count);
+    assert!(printed.count() > all / 3 && printed.count() <= all, "{} of {all}", printed.count());
     // A detail is a moment older than its line, and never younger.
-    assert!(told.count() <= field(last, "operations").parse().unwrap(), "{last}");
-    assert!(field(last, "bytes").parse::<u64>().unwrap() > told.count() * 20, "{last}");
-    let mean = told.seconds / told.count() as f64;
+    assert!(printed.count() <= field(last, "operations").parse().unwrap(), "{last}");
+    assert!(field(last, "bytes").parse::<u64>().unwrap() > printed.count() * 20, "{last}");
+    let mean = printed.seconds / printed.count() as f64;
     assert!(mean > 1e-6 && mean < 0.9, "a mean latency of {mean} s: {last}");
     let each: Vec<u64> = lines
         .iter()
@@ -85,7 +85,11 @@ fn progress_lines_have_latencies_and_bytes_of_the_measured_part_on_request() {
         .collect();
     assert!(each.is_sorted() && each.len() > 2, "a counter only grows: {each:?}");
     let plain = run(server.port, options);
-    assert!(!plain.stderr.contains("latency_counts"), "nobody asked for it: {}", plain.stderr);
+    assert!(
+        !plain.stderr.contains("latency_counts"),
+        "the specification does not declare it: {}",
+        plain.stderr
+    );
 }
 
 #[test]

@@ -22,8 +22,8 @@ impl Cluster {
         }
         for (number, (node, _)) in (0_u16..).zip(&cluster.nodes[..3]) {
             let last = if number == 2 { SLOTS - 1 } else { (number + 1) * 5461 - 1 };
-            let said = node.ask(&[&format!("CLUSTER ADDSLOTSRANGE {} {last}", number * 5461)]);
-            assert!(said.starts_with("+OK"), "{said}");
+            let answer = node.ask(&[&format!("CLUSTER ADDSLOTSRANGE {} {last}", number * 5461)]);
+            assert!(answer.starts_with("+OK"), "{answer}");
         }
         cluster.until_ok();
         for (number, (node, _)) in cluster.nodes[3..].iter().enumerate() {
@@ -36,19 +36,19 @@ impl Cluster {
             let linked =
                 |node: &RedisServer| node.ask(&["INFO replication"]).contains("master_link_status:up");
             let listed = cluster.nodes[0].0.ask(&["CLUSTER SLOTS"]);
-            let known =
+            let all_listed =
                 cluster.nodes[3..].iter().all(|(node, _)| listed.contains(&format!(":{}\r\n", node.port)));
-            (known && cluster.nodes[3..].iter().all(|(node, _)| linked(node))).then_some(())
+            (all_listed && cluster.nodes[3..].iter().all(|(node, _)| linked(node))).then_some(())
         });
         cluster
     }
 
     fn until_ok(&self) {
         wait_for("the cluster to be formed", || {
-            let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+            let members = format!("cluster_known_nodes:{}\r", self.nodes.len());
             let formed = |node: &RedisServer| {
-                let said = node.ask(&["CLUSTER INFO"]);
-                said.contains("cluster_state:ok") && said.contains(&known)
+                let answer = node.ask(&["CLUSTER INFO"]);
+                answer.contains("cluster_state:ok") && answer.contains(&members)
             };
             self.nodes.iter().all(|(node, _)| formed(node)).then_some(())
         });
@@ -59,8 +59,8 @@ impl Cluster {
     }
 
     fn identity(&self, number: usize) -> String {
-        let said = self.nodes[number].0.ask(&["CLUSTER MYID"]);
-        said.split("\r\n").nth(1).unwrap().to_owned()
+        let answer = self.nodes[number].0.ask(&["CLUSTER MYID"]);
+        answer.split("\r\n").nth(1).unwrap().to_owned()
     }
 
     fn reset_counters(&self) {
@@ -84,8 +84,8 @@ impl Cluster {
         self.nodes[..3]
             .iter()
             .map(|(node, _)| {
-                let said = node.ask(&["DBSIZE"]);
-                said.trim_start_matches(':').lines().next().unwrap().parse::<u64>().unwrap()
+                let answer = node.ask(&["DBSIZE"]);
+                answer.trim_start_matches(':').lines().next().unwrap().parse::<u64>().unwrap()
             })
             .sum()
     }
@@ -96,8 +96,8 @@ impl Cluster {
         target.ask(&[&format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.identity(from))]);
         source.ask(&[&format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.identity(to))]);
         wait_for("the keys to move", || {
-            let said = source.ask(&[&format!("CLUSTER GETKEYSINSLOT {slot} 100")]);
-            let keys: Vec<&str> = said.lines().filter(|line| line.starts_with("m:")).collect();
+            let answer = source.ask(&[&format!("CLUSTER GETKEYSINSLOT {slot} 100")]);
+            let keys: Vec<&str> = answer.lines().filter(|line| line.starts_with("m:")).collect();
             if keys.is_empty() {
                 return Some(());
             }
@@ -177,9 +177,10 @@ fn the_declared_keys_are_drawn_over_all_shards_together() {
         let weights: Vec<f64> = (1..=100).map(|rank| f64::from(rank).powf(-1.2)).collect();
         let sum: f64 = weights.iter().sum();
         let counted = |key: usize| -> f64 {
-            let asked = |node: &RedisServer| node.ask(&[&format!("GET z:{key}")]);
-            let said = cluster.nodes.iter().map(|(node, _)| asked(node)).find(|said| said.starts_with('$'));
-            said.and_then(|said| said.lines().nth(1)?.parse().ok()).unwrap_or(0.0)
+            let get = |node: &RedisServer| node.ask(&[&format!("GET z:{key}")]);
+            let answer =
+                cluster.nodes.iter().map(|(node, _)| get(node)).find(|answer| answer.starts_with('$'));
+            answer.and_then(|answer| answer.lines().nth(1)?.parse().ok()).unwrap_or(0.0)
         };
         let chi_squared: f64 = weights
             .iter()
@@ -195,7 +196,7 @@ fn the_declared_keys_are_drawn_over_all_shards_together() {
 }
 
 #[test]
-fn a_slot_that_moves_to_a_node_which_is_new_is_followed() {
+fn a_slot_that_moves_to_a_new_node_is_followed() {
     let mut cluster = Cluster::start(0);
     let added = RedisServer::start_node();
     let (first, bus) = &cluster.nodes[0];
@@ -204,8 +205,8 @@ fn a_slot_that_moves_to_a_node_which_is_new_is_followed() {
     cluster.until_ok();
     let options = "server.cluster=true keyPrefix=m: keyMaximum=49 connectionsPerThread=3 ratio=1:1 \
         pipeline=3 duration=4s progressInterval=50ms";
-    let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
-    let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
+    let answer = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
+    let slot: u16 = answer.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
     let mut running = Running::start(cluster.port(), options, None);
     running.until_loading();
     cluster.move_slot(slot, usize::from(slot / 5461).min(2), 3);
@@ -223,8 +224,8 @@ fn a_slot_that_moves_under_load_is_followed() {
     let keys = "server.cluster=true keyPrefix=m: keyMaximum=49";
     let load = format!("{keys} connectionsPerThread=1 task=WriteKeys");
     assert_eq!(run(cluster.port(), &load).code, 0);
-    let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
-    let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
+    let answer = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
+    let slot: u16 = answer.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
     let from = usize::from(slot / 5461).min(2);
     cluster.reset_counters();
     let options = format!(
@@ -282,7 +283,7 @@ fn an_open_loop_reaches_every_shard() {
 }
 
 #[test]
-fn a_server_that_is_no_cluster_and_a_cluster_without_replicas_are_refused() {
+fn a_server_outside_a_cluster_and_a_cluster_without_replicas_are_refused() {
     let server = RedisServer::start(&[]);
     let ended = run(server.port, "server.cluster=true requestsPerConnection=1");
     assert_eq!(ended.code, 6, "{ended:?}");

@@ -1,5 +1,5 @@
-//! Whatever goes wrong, the run ends soon, says what happened and where, and
-//! leaves a result that nobody can take for a whole one.
+//! Whatever goes wrong, the run ends soon, reports what happened and where, and
+//! leaves a result that nobody can mistake for a complete one.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -139,7 +139,7 @@ fn a_signal_before_the_line_ends_the_wait() {
     assert_eq!(ended.report().totals.requests, 0);
 }
 
-/// A server of one connection that says `words` to whatever it hears first.
+/// A server of one connection that answers `words` to whatever it receives.
 fn impostor(words: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

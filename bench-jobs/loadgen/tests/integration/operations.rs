@@ -1,4 +1,4 @@
-//! Every operation does what it says, and every command is counted.
+//! Every operation sends its command, and every command is counted.
 
 use std::collections::BTreeMap;
 
@@ -155,9 +155,9 @@ fn verification_counts_keys_and_says_when_some_are_missing() {
     let keys = "keyPrefix=v: keyMinimum=5 keyMaximum=504";
     let load = format!("{keys} task=WriteKeys");
     assert_eq!(run(server.port, &load).code, 0);
-    let whole = run(server.port, &format!("{keys} threads=2 task=VerifyKeys"));
-    assert_eq!(whole.code, 0, "{whole:?}");
-    let verified = whole.report().verified.unwrap();
+    let complete = run(server.port, &format!("{keys} threads=2 task=VerifyKeys"));
+    assert_eq!(complete.code, 0, "{complete:?}");
+    let verified = complete.report().verified.unwrap();
     assert_eq!((verified.expected, verified.present), (500, 500));
     server.ask(&["DEL v:5 v:504 v:77"]);
     let partial = run(server.port, &format!("{keys} task=VerifyKeys"));

@@ -145,7 +145,7 @@ fn a_server_that_cannot_follow_gives_a_result_with_everything_that_was_due_in_it
 }
 
 #[test]
-fn what_a_stalled_server_does_not_even_take_is_counted_without_being_kept() {
+fn what_a_stalled_server_does_not_accept_is_counted_without_being_stored() {
     let server = RedisServer::start(&[]);
     let options = "connectionsPerThread=2 ratio=1:0 dataSize=200000 rate.operationsPerSecond=500 duration=2s \
         drain=300ms keyMaximum=9 progressInterval=20ms";

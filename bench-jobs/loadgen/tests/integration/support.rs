@@ -31,7 +31,7 @@ pub(crate) fn free_port() -> u16 {
         .unwrap()
 }
 
-/// Asks again and again until `probe` has an answer.
+/// Calls `probe` until it returns something.
 pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -90,8 +90,8 @@ impl RedisServer {
         alive.then_some(server)
     }
 
-    /// Runs commands, one a line, on one connection and returns everything the
-    /// server says until it closes.
+    /// Runs commands, one per line, on one connection and returns everything the
+    /// server answers until it closes.
     pub(crate) fn ask(&self, commands: &[&str]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();

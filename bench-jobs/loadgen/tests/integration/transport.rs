@@ -1,30 +1,10 @@
-//! Unix sockets, TLS and users with limited rights.
+//! TLS and users with limited rights.
 
 use crate::support::{RedisServer, Running, free_port, run, wait_for, write_certificates};
 use dragstrip_loadgen::counts::report::FailureKind;
 use dragstrip_loadgen::wire::tls::{TlsClient, TlsOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::rustls::HandshakeKind;
-
-#[test]
-fn a_unix_socket_carries_the_load() {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("redis.sock");
-    let path = socket.to_str().unwrap();
-    let server = RedisServer::start(&["--unixsocket", path]);
-    let options =
-        format!("server.unixSocket={path} ratio=1:1 requestsPerConnection=50 pipeline=5 keyMaximum=9");
-    let ended = run(server.port, &options);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let report = ended.report();
-    assert_eq!(report.totals.count, 1000);
-    assert_eq!(server.answered(), report.commands);
-    let gone = directory.path().join("gone.sock");
-    let options = format!("server.unixSocket={} requestsPerConnection=1", gone.display());
-    let ended = run(server.port, &options);
-    assert_eq!(ended.code, 4, "{ended:?}");
-    assert!(ended.stderr.contains("gone.sock"), "{}", ended.stderr);
-}
 
 #[test]
 fn tls_carries_the_load_and_checks_certificates() {
@@ -94,8 +74,7 @@ fn a_session_of_tls_is_never_resumed_and_many_connections_are_made_at_a_time() {
     for number in 0..3 {
         let kind = runtime.block_on(async {
             let socket = tokio::net::TcpStream::connect(("127.0.0.1", tls_port)).await.unwrap();
-            let name = client.name_of("server.test").unwrap();
-            let mut stream = client.connector.connect(name, socket).await.unwrap();
+            let mut stream = client.connect("server.test", socket).await.unwrap();
             // Tickets come after the handshake.
             stream.write_all(b"PING\r\n").await.unwrap();
             stream.flush().await.unwrap();

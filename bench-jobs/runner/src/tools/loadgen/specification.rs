@@ -74,7 +74,6 @@ fn server(job: &JobSpec, context: &LaunchContext) -> Server {
     Server {
         host: context.address.ip().to_string(),
         port: context.address.port(),
-        unix_socket: None,
         username: job.target.username.clone(),
         cluster: job.target.cluster,
         tls: context.tls.clone(),
