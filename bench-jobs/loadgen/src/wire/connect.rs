@@ -16,7 +16,7 @@ use crate::configuration::{Configuration, Credentials};
 use crate::counts::report::{Failure, FailureKind};
 use crate::wire::slots::SLOTS;
 use crate::wire::socket::LoadSocket;
-use crate::wire::tls::{TlsClient, TlsError};
+use crate::wire::tls::TlsClient;
 
 /// Where a server can be reached.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -80,8 +80,6 @@ pub(crate) enum Cause {
     Timeout(f64),
     #[error("the name has no address")]
     NoAddress,
-    #[error("{0}")]
-    Encrypt(#[from] TlsError),
     #[error("{0}")]
     Decode(#[from] RedisError),
     #[error("the server says: {0}")]

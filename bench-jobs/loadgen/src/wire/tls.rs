@@ -34,7 +34,7 @@ pub struct TlsOptions {
     pub insecure: bool,
 }
 
-/// TLS cannot be set up or agreed on.
+/// TLS cannot be set up.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file could not be read as PEM.
@@ -46,7 +46,7 @@ pub enum TlsError {
         source: pem::Error,
     },
     /// A file holds no certificate.
-    #[error("{0} has no certificate in PEM form")]
+    #[error("{0} holds no certificate in PEM form")]
     NoCertificate(PathBuf),
     /// An authority's certificate, or the client's with its key, was refused.
     #[error("cannot use the certificates: {0}")]
@@ -54,9 +54,6 @@ pub enum TlsError {
     /// The name is neither a host name nor an address.
     #[error("{0:?} cannot be the name of a TLS server; set server.tls.serverName")]
     ServerName(String),
-    /// The handshake failed.
-    #[error("{0}")]
-    Handshake(#[from] io::Error),
 }
 
 /// Makes TLS connections.
@@ -100,9 +97,9 @@ impl TlsClient {
     }
 
     /// Encrypts a connection to `host`, whose certificate must bear its name or the declared one.
-    pub async fn connect(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, TlsError> {
-        let name = self.server_name.clone().map_or_else(|| server_name(host), Ok)?;
-        Ok(self.connector.connect(name, stream).await?)
+    pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let name = self.server_name.clone().map_or_else(|| server_name(host), Ok);
+        self.connector.connect(name.map_err(io::Error::other)?, stream).await
     }
 }
 

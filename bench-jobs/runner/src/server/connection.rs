@@ -9,7 +9,6 @@ use crate::server::{
     truth::{self, Identity},
 };
 use dragstrip_crds::{Engine, observed::ServerTruth};
-use dragstrip_loadgen::wire::tls::TlsClient;
 use dragstrip_results::{memory::MemberMemory, observed::ServerCounters};
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo, RedisError, aio::MultiplexedConnection,
@@ -22,7 +21,6 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use tokio_rustls::client::TlsStream;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,7 +95,8 @@ impl Server {
         let mut server = match &access.tls {
             None => Self::converse(stream, answer_timeout).await?,
             Some(tls) => {
-                let encrypted = in_time(encrypt(tls, address, stream)).await.map_err(ServerError::Encrypt)?;
+                let host = address.ip().to_string();
+                let encrypted = in_time(tls.connect(&host, stream)).await.map_err(ServerError::Encrypt)?;
                 Self::converse(encrypted, answer_timeout).await?
             }
         };
@@ -252,15 +251,6 @@ pub async fn reach(address: SocketAddr) -> Result<TcpStream, ServerError> {
         Ok(stream)
     };
     in_time(connect).await.map_err(ServerError::Connect)
-}
-
-async fn encrypt(
-    tls: &TlsClient,
-    address: SocketAddr,
-    stream: TcpStream,
-) -> io::Result<TlsStream<TcpStream>> {
-    let name = tls.name_of(&address.ip().to_string()).map_err(io::Error::other)?;
-    tls.connector.connect(name, stream).await
 }
 
 async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
