@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Who made an object, as Kubernetes names it: [`OPERATOR`] of ours.
+/// Kubernetes' label for what created an object: [`OPERATOR`] for ours.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY`].
 pub const OPERATOR: &str = "dragstrip-operator";
@@ -16,7 +16,7 @@ pub const CLIENT: &str = "client";
 pub const DATASTORE: &str = "dragstrip.dev/datastore";
 /// Name of the BenchmarkRun an object belongs to.
 pub const RUN: &str = "dragstrip.dev/run";
-/// Label on a BenchmarkRun: the suite it belongs to, told with its metrics. People may give it
+/// Label on a BenchmarkRun: the suite it belongs to, which its metrics show. People may give it
 /// to runs of their own.
 pub const SUITE: &str = "dragstrip.dev/suite";
 /// Uid of the BenchmarkSuite that made the object.
@@ -25,10 +25,10 @@ pub const SUITE_UID: &str = "dragstrip.dev/suite-uid";
 pub const CELL: &str = "dragstrip.dev/cell";
 /// Annotation on a suite's run: that combination in words.
 pub const CELL_WORDS: &str = "dragstrip.dev/cell-in-words";
-/// Annotation on a suite's run: digest of the spec that its suite gave it. One with another digest
-/// is of another declaration of the suite, and its numbers are not to be mixed with these.
+/// Annotation on a suite's run: digest of the spec that its suite gave it. A run with another digest
+/// belongs to another declaration of the suite, and its numbers are not mixed with these.
 pub const GIVEN_SPEC: &str = "dragstrip.dev/given-spec-hash";
-/// Annotation on a round of a suite with a schedule: the time that it was made for.
+/// Annotation on a round of a suite with a schedule: its scheduled time.
 pub const SCHEDULED_AT: &str = "dragstrip.dev/scheduled-at";
 /// Uid of the BenchmarkRun an object belongs to: a later run of the same name is another run.
 pub const RUN_UID: &str = "dragstrip.dev/run-uid";
@@ -38,18 +38,18 @@ pub const SHARES_SERVER_NODE: &str = "dragstrip.dev/shares-server-node";
 pub const PHASE: &str = "dragstrip.dev/phase";
 /// Repetition of the phase, from 1.
 pub const REPETITION: &str = "dragstrip.dev/repetition";
-/// Annotation on a Lease: its run does not need it any more.
+/// Annotation on a Lease: its run has released it.
 pub const GIVEN_BACK: &str = "dragstrip.dev/given-back";
-/// Annotation on a Job: why there was no node for its clients when it was made.
+/// Annotation on a Job: why there was no node for its clients when it was created.
 pub const NO_NODE: &str = "dragstrip.dev/no-node";
-/// Annotation on a Job and on a stored result: digest of the run's spec that it is of.
+/// Annotation on a Job and on a stored result: digest of the run's spec that it measures.
 pub const SPEC_HASH: &str = "dragstrip.dev/spec-hash";
 /// Annotation on a Job and on a stored result: what the server was when the Job was made, as JSON.
 pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job and on a stored result: how clients reached the Datastore, as JSON.
 pub const CONNECTION: &str = "dragstrip.dev/server-connection";
-/// Annotation on a Job: the start line in nanoseconds of Unix time, written
-/// before the start command is sent, so that a restarted operator repeats the same one; kept with the result.
+/// Annotation on a Job, and then on its result: the start line in nanoseconds of Unix time, written
+/// before the start command is sent, so that a restarted operator repeats the same one.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
 /// Annotation on a Job, written with the start line: when its runners' watchdogs have ended the
 /// load at the latest, in nanoseconds of Unix time.
@@ -78,7 +78,7 @@ pub const PLACEMENT_GROUPS: [&str; 2] =
 
 /// Field manager of the Datastore controller.
 pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
-/// Field manager of what is told of objects that cannot be decoded.
+/// Field manager of the conditions on objects that cannot be decoded.
 pub const DECODING_MANAGER: &str = "dragstrip/decoding";
 /// Field manager of the BenchmarkRun controller.
 pub const RUN_MANAGER: &str = "dragstrip/run";

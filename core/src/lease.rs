@@ -1,4 +1,4 @@
-//! Leases and the runs that hold them: their names and what they say. Pure.
+//! Leases and the runs that hold them. Pure.
 
 use crate::labels;
 use dragstrip_crds::run::RunReference;
@@ -6,10 +6,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use std::fmt;
 
-/// Where a Lease is and what it is called.
+/// The namespace and name of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseKey {
+    /// Its namespace.
     pub namespace: String,
+    /// Its name.
     pub name: String,
 }
 
@@ -35,29 +37,31 @@ impl LeaseKey {
         Self { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
     }
 
-    /// The node it stands for, if it stands for one.
+    /// The node that it reserves, if it is a node's.
     pub fn node(&self) -> Option<&str> {
         self.name.strip_prefix(NODE_PREFIX)
     }
 }
 
-/// How the names of nodes' Leases begin. No Datastore's does: its name has no dot.
+/// How the names of nodes' Leases begin. The name of a Datastore's Lease has no dot.
 const NODE_PREFIX: &str = "dragstrip-node.";
 
-/// Stands for whoever has a Lease that is no run's.
+/// Name of the holder of a Lease that does not belong to a run.
 pub const NO_RUN: &str = "(not a run)";
 
 /// A run as the holder of a Lease, written `namespace/name/uid`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
+    /// The run's namespace.
     pub namespace: String,
+    /// The run's name.
     pub name: String,
     /// Its uid: a later run of the same name is another holder.
     pub uid: String,
 }
 
 impl Holder {
-    /// Reads a Lease's holder identity; `None` when it is nobody of ours.
+    /// Reads a Lease's holder identity; `None` if it is not a run.
     pub fn parse(identity: &str) -> Option<Self> {
         let mut parts = identity.splitn(3, '/').map(str::to_owned);
         Some(Self { namespace: parts.next()?, name: parts.next()?, uid: parts.next()? })
@@ -75,18 +79,18 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Who holds `lease`; `None` when it is nobody of ours.
+/// The run that holds `lease`, if a run does.
 pub fn holder_of(lease: &Lease) -> Option<Holder> {
     Holder::parse(lease.spec.as_ref()?.holder_identity.as_ref()?)
 }
 
-/// Whether the run that holds `lease` has given it back: the keeper of turns
-/// removes it when nothing runs under it any more.
+/// Whether the run that holds `lease` has released it: the Lease is removed when nothing runs
+/// under it.
 pub fn given_back(lease: &Lease) -> bool {
     lease.annotations().contains_key(labels::GIVEN_BACK)
 }
 
-/// Whether `holder` holds `lease` for good: one that was given back is on its way out.
+/// Whether `holder` holds `lease` and has not released it.
 pub fn is_held_by(lease: &Lease, holder: &Holder) -> bool {
     holder_of(lease).as_ref() == Some(holder) && !given_back(lease)
 }

@@ -1,10 +1,7 @@
-//! The rules of Dragstrip, free of the world: from what is declared and what was observed to the
-//! next step, the merged result, the verdict and the status. The operator applies them to an
-//! apiserver, the command line to processes of one machine. Nothing here has a client, a clock or
-//! an environment.
+//! The rules of Dragstrip: from what is declared and what was observed to the next step, the merged
+//! result, the verdict and the status. The operator applies them to an API server, the command line
+//! to processes of one machine. Nothing here has a client, a clock or an environment.
 
-// Both worlds use nearly every item: a comment stands where the name does not say enough.
-#![allow(missing_docs)]
 // Tests hand over json!(..) literals, which a reference would only make longer.
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 

@@ -1,4 +1,4 @@
-//! Facts about nodes, read from Node objects. Pure.
+//! Nodes: what their objects report, and which of them a pod may use. Pure.
 
 use crate::labels;
 use dragstrip_crds::{
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt;
 
-/// CPU capacity in whole CPUs; `None` when the node does not tell.
+/// CPU capacity in whole CPUs; `None` if the node does not report it.
 pub fn cpus(node: &Node) -> Option<i32> {
     let capacity = node.status.as_ref()?.capacity.as_ref()?.get("cpu")?;
     match capacity.0.strip_suffix('m') {
@@ -20,7 +20,7 @@ pub fn cpus(node: &Node) -> Option<i32> {
     }
 }
 
-/// What a Datastore's status says of `node`.
+/// What a Datastore's status shows of `node`.
 pub fn facts(node: &Node) -> NodeFacts {
     let label = |key: &str| node.labels().get(key).cloned();
     NodeFacts {
@@ -34,7 +34,7 @@ pub fn facts(node: &Node) -> NodeFacts {
     }
 }
 
-/// What a node must have: any of `labels`, which `field` of a placement asks for.
+/// A label that a node must have, because `field` of a placement demands it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
     /// The field, such as zone.
@@ -44,17 +44,13 @@ pub struct Want {
 }
 
 impl Want {
-    fn new<const N: usize>(field: &'static str, keys: [&str; N], value: &str) -> Self {
-        Self { field, labels: keys.map(|key| (key.to_owned(), value.to_owned())).into() }
-    }
-
     /// Whether `node` has it.
     pub fn met(&self, node: &Node) -> bool {
         self.labels.iter().any(|(key, value)| node.labels().get(key) == Some(value))
     }
 }
 
-/// All that `placement` asks of a node.
+/// All that `placement` demands of a node.
 pub fn wants(placement: &Placement) -> Vec<Want> {
     let named = [
         ("zone", &placement.zone, &[labels::ZONE][..]),
@@ -66,12 +62,14 @@ pub fn wants(placement: &Placement) -> Vec<Want> {
         let labels = keys.iter().map(|key| ((*key).to_owned(), value.clone())).collect();
         Some(Want { field, labels })
     });
-    let selector = placement.node_selector.iter().map(|(key, value)| Want::new("nodeSelector", [key], value));
+    let selector = placement.node_selector.iter();
+    let selector = selector
+        .map(|(key, value)| Want { field: "nodeSelector", labels: vec![(key.clone(), value.clone())] });
     named.chain(selector).collect()
 }
 
-/// What `colocate` asks of the clients' nodes, whose server is on `servers`; the error is
-/// why that cannot be told, with the remedy.
+/// What `colocate` demands of the clients' nodes if the server is on `servers`; the error says why
+/// no node can have it, with the remedy.
 pub fn beside(colocate: Option<Colocate>, servers: &[&Node]) -> Result<Option<Want>, String> {
     let (keys, what) = match colocate {
         None => return Ok(None),
@@ -100,13 +98,13 @@ pub fn beside(colocate: Option<Colocate>, servers: &[&Node]) -> Result<Option<Wa
     ))
 }
 
-/// Whether `node` has all labels that `placement` asks for.
+/// Whether `node` has all labels that `placement` demands.
 pub fn selected(node: &Node, placement: &Placement) -> bool {
     wants(placement).iter().all(|want| want.met(node))
 }
 
-/// Whether a label (or field) with this value is what `requirement` asks for, as the scheduler sees it.
-fn fulfilled(requirement: &NodeSelectorRequirement, value: Option<&String>) -> bool {
+/// Whether a label (or field) with this value meets `requirement`, by the scheduler's rules.
+fn meets(requirement: &NodeSelectorRequirement, value: Option<&String>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
     let listed = value.is_some_and(|value| values.contains(value));
     let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
@@ -121,33 +119,33 @@ fn fulfilled(requirement: &NodeSelectorRequirement, value: Option<&String>) -> b
     }
 }
 
-fn meant(node: &Node, term: &NodeSelectorTerm) -> bool {
+fn matches(node: &Node, term: &NodeSelectorTerm) -> bool {
     let labels = term.match_expressions.iter().flatten();
     let fields = term.match_fields.iter().flatten();
-    // A term without conditions means no node. The one field that there is is the name.
+    // A term without conditions matches no node. The only field is the name.
     labels.clone().chain(fields.clone()).next().is_some()
-        && labels.into_iter().all(|label| fulfilled(label, node.labels().get(&label.key)))
-        && fields.into_iter().all(|field| fulfilled(field, node.metadata.name.as_ref()))
+        && labels.into_iter().all(|label| meets(label, node.labels().get(&label.key)))
+        && fields.into_iter().all(|field| meets(field, node.metadata.name.as_ref()))
 }
 
 fn required(node: &Node, affinity: Option<&Affinity>) -> bool {
     let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| meant(node, term)))
+    required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches(node, term)))
 }
 
-/// Whether `node` is one that `settings` require by node affinity, or require nothing.
+/// Whether `node` meets the node affinity that `settings` require, if any.
 pub fn affine(node: &Node, settings: &PodSettings) -> bool {
     required(node, settings.affinity.as_ref())
 }
 
-/// Whether `node` is one that a pod asks for by its labels or its name.
-pub fn asked_for(node: &Node, pod: &PodSpec) -> bool {
+/// Whether `node` meets the node selector and the node affinity of a pod.
+pub fn eligible(node: &Node, pod: &PodSpec) -> bool {
     let selected = |(key, value): (&String, &String)| node.labels().get(key) == Some(value);
     pod.node_selector.iter().flatten().all(selected) && required(node, pod.affinity.as_ref())
 }
 
-/// The declared tolerations, and that of the role's own taint.
+/// The declared tolerations, and the one for the taint of `role`.
 pub fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> {
     let own = Toleration {
         key: Some(labels::NODE_ROLE.to_owned()),
@@ -158,14 +156,14 @@ pub fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> {
     std::iter::once(own).chain(placement.tolerations.iter().cloned()).collect()
 }
 
-/// Whether `taint` keeps no pod away that has these `tolerations`.
+/// Whether a pod with these `tolerations` may run on a node with this `taint`.
 pub fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     taint.effect == "PreferNoSchedule"
         || tolerations.iter().any(|toleration| {
             let exists = toleration.operator.as_deref() == Some("Exists");
             let value = |value: &Option<String>| value.clone().unwrap_or_default();
             let key = toleration.key.as_deref().unwrap_or_default();
-            // What names no key, or no effect, means all of them.
+            // A toleration without key, or without effect, covers all of them.
             let named = key == taint.key || key.is_empty() && exists;
             let effect =
                 toleration.effect.as_ref().is_none_or(|effect| effect.is_empty() || *effect == taint.effect);
@@ -173,8 +171,7 @@ pub fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
         })
 }
 
-/// The terms of a required node affinity for `wants`, any of which will do; none where
-/// nothing is wanted.
+/// The terms of a required node affinity for `wants`: a node must match one of them.
 pub fn terms(wants: &[Want]) -> Vec<NodeSelectorTerm> {
     let requirement = |(key, value): &(String, String)| NodeSelectorRequirement {
         key: key.clone(),
@@ -193,8 +190,7 @@ pub fn terms(wants: &[Want]) -> Vec<NodeSelectorTerm> {
     if wants.is_empty() { Vec::new() } else { terms.into_iter().map(term).collect() }
 }
 
-/// The terms for what `placement` asks for by fields of its own; its `nodeSelector` stands in
-/// the pod as it is.
+/// The terms for what `placement` demands beside its `nodeSelector`, which the pod has itself.
 pub fn by_fields(placement: &Placement) -> Vec<NodeSelectorTerm> {
     let named: Vec<Want> = wants(placement).into_iter().filter(|want| want.field != "nodeSelector").collect();
     terms(&named)
@@ -211,13 +207,12 @@ pub fn reported<'a>(wants: impl IntoIterator<Item = &'a Want>) -> String {
     if all.is_empty() { "any node".to_owned() } else { all.join(", ") }
 }
 
-/// `key=value, key=value` of what `placement` asks for, for messages.
+/// `key=value, key=value` of what `placement` demands, for messages.
 pub fn describe(placement: &Placement) -> String {
     reported(&wants(placement))
 }
 
-/// Which of `wants` no node has, by its field, or all of them where only their
-/// combination is missing.
+/// Which of `wants` no node has, by its field; all of them if only their combination is missing.
 pub fn unmet<'a>(wants: &[Want], nodes: &(impl Iterator<Item = &'a Node> + Clone)) -> String {
     let lacking: Vec<&Want> = wants.iter().filter(|want| !nodes.clone().any(|node| want.met(node))).collect();
     let fields = |wants: &[&Want]| {
@@ -259,7 +254,7 @@ mod tests {
         );
         assert!(!selected(&with("dragstrip.dev/placement-group", "z2"), &declared), "another zone");
         assert!(!selected(&with("other", "z1"), &declared), "no group");
-        assert!(selected(&node("n", json!({})), &Placement::default()), "nothing is asked for");
+        assert!(selected(&node("n", json!({})), &Placement::default()), "nothing is demanded");
     }
 
     #[test]
@@ -275,7 +270,7 @@ mod tests {
             {"matchExpressions": [zone, is("dragstrip.dev/placement-group", "g"), kind]},
         ]);
         assert_eq!(terms, expected);
-        assert_eq!(super::terms(&[]), vec![], "nothing declared asks for nothing");
+        assert_eq!(super::terms(&[]), vec![], "nothing is declared");
     }
 
     #[test]
@@ -344,7 +339,7 @@ mod tests {
             assert!(!by(toleration.clone()), "{toleration}");
         }
         let hint = Taint { effect: "PreferNoSchedule".into(), ..taint };
-        assert!(tolerated(&hint, &[]), "it keeps nobody away");
+        assert!(tolerated(&hint, &[]), "it is only a preference");
     }
 
     fn affine_to(terms: Value) -> bool {

@@ -13,5 +13,5 @@ pub mod status;
 pub mod summary;
 pub mod validate;
 
-pub use observe::{connection, identity, snapshot, stored_result};
+pub use observe::{identity, snapshot, stored_result};
 pub use plan::{clock, timing};

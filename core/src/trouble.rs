@@ -1,4 +1,4 @@
-//! What holds pods up. Pure.
+//! Why pods do not start. Pure.
 
 /// A reason for a condition, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]

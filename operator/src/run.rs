@@ -142,7 +142,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
-    if status::worth_telling(&step) {
+    if status::worth_reporting(&step) {
         let mut status = status::of_step(&validated, &old, &fetched.snapshot, figures.as_ref(), &step, now); // pure
         price::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {

@@ -338,12 +338,12 @@ async fn race(
         Err(cut) => return Ok((None, Some(cut))),
     }
     let command =
-        UsageCommand { token: clients.token.clone(), seconds: sampled_seconds(offline.run(), attempt) };
+        UsageCommand { token: clients.token.clone(), seconds: sampled_seconds(&offline.run, attempt) };
     server.sample(track.agents, &command).await;
     let lead = lead(attempt.pods, attempt.tool.head_start());
     let line = Timestamp::now() + lead;
     clients.command(track.agents, line).await?;
-    let seconds = SignedDuration::as_secs_f64(&lead) + watchdog_seconds(offline.run(), attempt);
+    let seconds = SignedDuration::as_secs_f64(&lead) + watchdog_seconds(&offline.run, attempt);
     let cut = load(track, clients, server, seconds, (screen, label)).await?;
     Ok((Some(line), cut))
 }

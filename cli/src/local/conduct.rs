@@ -163,25 +163,14 @@ fn outcome(result: &RepetitionResult) -> String {
     format!("{throughput}{p99}{errors}")
 }
 
-fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String {
-    let again = if attempt.measurement > 1 {
-        format!(", measurement {}", attempt.measurement)
-    } else {
-        String::new()
-    };
-    let search = run.spec.phases.get(attempt.phase_index).and_then(|phase| phase.search.as_ref());
-    let point = attempt
-        .point
-        .as_ref()
-        .zip(search)
-        .map(|(point, search)| format!(", {}", point.reported(search.raise)));
+fn label(offline: &OfflineRun, attempt: &Attempt) -> String {
     format!(
-        "[{}/{}] {}, repetition {}{}{again}",
+        "[{}/{}] {}, repetition {}{}",
         offline.measured() + 1,
         offline.planned(),
         attempt.phase,
         attempt.repetition,
-        point.unwrap_or_default()
+        attempt.details()
     )
 }
 
@@ -210,11 +199,11 @@ async fn race(
             Next::Measure(index) => index,
             Next::End(ending) => return Ok(offline.status(ending, Timestamp::now())),
         };
-        let Some(attempt) = offline.attempt(index).cloned() else {
+        let Some(attempt) = offline.run.attempts.get(index).cloned() else {
             let ending = Ending::Failed(failure("Internal", format!("there is no measurement {index}")));
             return Ok(offline.status(ending, Timestamp::now()));
         };
-        let label = label(offline, &track.plan.run, &attempt);
+        let label = label(offline, &attempt);
         let measured = measure(track, offline, &attempt, server, (&mut *screen, &label)).await;
         let Measured { start, pods, servers, cut } = match measured {
             Ok(measured) => measured,
@@ -224,7 +213,7 @@ async fn race(
                 return Ok(offline.status(Ending::Failed(failure), Timestamp::now()));
             }
         };
-        if let Some(result) = offline.keep(index, start, pods, servers) {
+        if let Some(result) = offline.store(index, start, pods, servers) {
             // Stored at once: a run of hours must not lose them.
             track.directory.result(&attempt.name, result)?;
             screen.step(&format!("{label}: {}", outcome(result)));
@@ -292,8 +281,8 @@ async fn conduct(
         }
     };
     let run = BenchmarkRun { status: Some(status), ..plan.run };
-    directory.finish(&run, offline.results(), &input::text_report(std::slice::from_ref(&run)))?;
-    Ok(Raced { run, results: offline.results().clone() })
+    directory.finish(&run, &offline.results, &input::text_report(std::slice::from_ref(&run)))?;
+    Ok(Raced { run, results: offline.results.clone() })
 }
 
 pub fn passed(run: &BenchmarkRun) -> bool {

@@ -9,7 +9,7 @@ use dragstrip_core::{
     datastore::launch::{self as server, Launch},
     run::{
         offline::OfflineRun,
-        validate::{self, Invalid},
+        validate::{self, Invalid, client_needs},
     },
 };
 use dragstrip_crds::{BenchmarkRun, Datastore, Engine, run::PhaseSpec, workload::ExecSpec};
@@ -247,7 +247,8 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
     };
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let division = server.as_ref().and_then(|server| {
-        let clients = offline.client_threads().saturating_mul(u64::from(offline.most_clients()));
+        let threads = client_needs(&offline.run.spec, true).threads;
+        let clients = threads.saturating_mul(u64::from(offline.run.most_pods()));
         let threads = usize::try_from(server.datastore.spec.threads).unwrap_or(1);
         divide(around.cpus, threads, count(clients))
     });

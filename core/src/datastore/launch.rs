@@ -1,5 +1,5 @@
-//! A Datastore's server as a program of this machine: what its container would run, with
-//! what the kubelet would put in. Pure.
+//! A Datastore's server as a program of this machine: what its container would run, after
+//! the kubelet's substitutions. Pure.
 
 use super::{
     engines::speaks_resp,
@@ -14,30 +14,38 @@ use std::collections::BTreeMap;
 /// Why a Datastore needs a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// The declaration is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A declared field needs a cluster.
     #[error("{field} needs a cluster: {remedy}")]
-    NotHere { field: String, remedy: &'static str },
+    NotHere {
+        /// The field.
+        field: String,
+        /// What to declare instead.
+        remedy: &'static str,
+    },
     #[error(
         "spec.custom.command is missing: without a cluster there is no image whose entry point could be run"
     )]
+    /// A custom server declares no command.
     NoCommand,
 }
 
 /// A server to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// Its program, as in the container: a name, or a path that is good there alone.
+    /// Its program as in the container: a name, or a path that exists only there.
     pub program: String,
     /// Its arguments; a password may be among them.
     pub arguments: Vec<String>,
-    /// Its environment beside that of who starts it.
+    /// Variables to add to its environment.
     pub environment: Vec<(String, String)>,
-    /// Whether it can be asked over RESP.
+    /// Whether it can be queried over RESP.
     pub speaks_resp: bool,
 }
 
-/// Which declared field has no meaning without a cluster and cannot be left aside.
+/// Which declared field needs a cluster and cannot be ignored.
 fn not_here(datastore: &Datastore) -> Option<(String, &'static str)> {
     let spec = &datastore.spec;
     let one = "leave it out, or start the servers yourself and give their address as spec.target.external of the run";
@@ -55,7 +63,7 @@ fn not_here(datastore: &Datastore) -> Option<(String, &'static str)> {
     referring.map(|variable| (format!("spec.env[{}].valueFrom", variable.name), "give the variable a value"))
 }
 
-/// The fields of `datastore` that are left aside on one machine.
+/// The fields of `datastore` that are ignored on one machine.
 pub fn ignored(datastore: &Datastore) -> Vec<&'static str> {
     let spec = &datastore.spec;
     let own = spec.engine != Engine::Custom;
@@ -78,7 +86,7 @@ fn expanded(text: &str, variables: &BTreeMap<String, String>) -> String {
     text
 }
 
-/// What the kubelet would put in for `variable`.
+/// What the kubelet would substitute for `variable`.
 fn value(variable: &EnvVar, own: &BTreeMap<&str, String>, password: Option<&str>) -> String {
     let source = variable.value_from.as_ref();
     if source.is_some_and(|source| source.secret_key_ref.is_some()) {
@@ -87,8 +95,8 @@ fn value(variable: &EnvVar, own: &BTreeMap<&str, String>, password: Option<&str>
     variable.value.clone().or_else(|| own.get(variable.name.as_str()).cloned()).unwrap_or_default()
 }
 
-/// The server of `datastore` on `port` of this machine's loopback; a Custom one listens where
-/// its command says. `password` is that of its Secret.
+/// The server of `datastore` on `port` of this machine's loopback; a Custom server listens where
+/// its command says. `password` is the password in its Secret.
 pub fn launch(datastore: &Datastore, port: u16, password: Option<&str>) -> Result<Launch, Error> {
     if let Some((field, remedy)) = not_here(datastore) {
         return Err(Error::NotHere { field, remedy });

@@ -13,18 +13,18 @@ type Amounts = BTreeMap<String, Quantity>;
 
 /// CPU of the observer, in thousandths.
 const OBSERVER_MILLI_CPUS: u64 = 50;
-/// CPU that a client requests of a node that is there, where nothing is declared, in
-/// thousandths: any number of clients fits a node, which is theirs anyway.
+/// CPU that a client requests of an existing node by default, in thousandths: any number of
+/// clients fits a node, which belongs to them anyway.
 const CLIENT_MILLI_CPUS: u64 = 100;
-/// Memory that a client requests where nothing is declared: what a small tool takes.
+/// Memory that a client requests by default: what a small tool needs.
 const CLIENT_MEMORY: u64 = 64 * MIB;
-/// Memory of a client with CPUs of its own, where nothing is declared: its limit, too.
+/// Memory request and limit of a client with exclusive CPUs by default.
 const EXCLUSIVE_CLIENT_MEMORY: u64 = 512 * MIB;
 /// What is added to that for each load thread.
 const EXCLUSIVE_THREAD_MEMORY: u64 = 256 * MIB;
 /// What the daemons of a usual cluster (network, proxy, logs) request on every
-/// node, in thousandths of a CPU. More of them only means that a server is Pending
-/// where its CPUs would be its own, which is told.
+/// node, in thousandths of a CPU. If they request more, a server with exclusive CPUs may stay
+/// Pending, and its condition says so.
 const DAEMONS_MILLI_CPUS: u64 = 250;
 /// See [`DAEMONS_MILLI_CPUS`].
 pub const DAEMONS: Room = Room { cpus: 0.25, memory: 0.0 };
@@ -44,9 +44,8 @@ fn but_one(milli_cpus: u64) -> u64 {
     milli_cpus - (milli_cpus / 2).min(1000)
 }
 
-/// The resources of what stands beside a server or a client: the observer, the
-/// installer of the runner. Requests equal limits: a sidecar without would cost the pod
-/// its guarantee.
+/// The resources of the observer and of the container that installs the runner. Requests equal
+/// limits: otherwise the pod would not be Guaranteed.
 pub fn of_helper() -> ResourceRequirements {
     let amounts = amounts(OBSERVER_MILLI_CPUS, 64 * MIB);
     ResourceRequirements {
@@ -56,22 +55,21 @@ pub fn of_helper() -> ResourceRequirements {
     }
 }
 
-/// What a run's clients ask for where their manifest does not say.
+/// What the default requests of a run's clients depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientNeeds {
-    /// Most load threads that any phase has in one client pod; 1 where only the tools' authors know.
+    /// Most load threads that any phase has in one client pod; 1 if they are unknown.
     pub threads: u64,
-    /// Whether there are nodes for them. Otherwise an autoscaler makes one that is as
-    /// large as they ask for.
+    /// Whether nodes exist for them. Otherwise an autoscaler adds one that fits their requests.
     pub placed: bool,
 }
 
-/// What clients with CPUs of their own ask for where nothing is declared.
+/// What clients with exclusive CPUs request by default.
 fn exclusive_client(threads: u64) -> Amounts {
     amounts(1000 * threads, EXCLUSIVE_CLIENT_MEMORY + threads * EXCLUSIVE_THREAD_MEMORY)
 }
 
-/// What `resources`, called `field`, say against CPUs of one's own, with the remedy.
+/// Why `resources`, which stand in `field`, rule out exclusive CPUs, with the remedy.
 pub fn not_exclusive(resources: &ResourceRequirements, field: &str) -> Option<String> {
     let amount = |amounts: &Option<Amounts>, kind: &str| amounts.as_ref()?.get(kind).cloned();
     let sides = [("requests", &resources.requests), ("limits", &resources.limits)];
@@ -96,7 +94,7 @@ pub fn not_exclusive(resources: &ResourceRequirements, field: &str) -> Option<St
     })
 }
 
-/// Requests equal to limits: of each of `kinds` what is declared, or that amount.
+/// Sets requests equal to limits: the declared amount of each kind, else that of `kinds`.
 fn equal(mut resources: ResourceRequirements, kinds: Amounts) -> ResourceRequirements {
     let requests = resources.requests.get_or_insert_default();
     let limits = resources.limits.get_or_insert_default();
@@ -108,11 +106,11 @@ fn equal(mut resources: ResourceRequirements, kinds: Amounts) -> ResourceRequire
     resources
 }
 
-/// The resources of a run's clients: what `clients` leave out of the requests, where
-/// no limit stands for it either. Without a request clients would be the first to lose
-/// CPU and memory on a busy node, and an autoscaler would make a small one. They get no
-/// limit, unless their CPUs are to be their own: the client must be the stronger one, and
-/// nobody but its author knows what a tool needs.
+/// The resources of a run's clients, with default requests for what `clients` declare neither as
+/// request nor as limit. Without a request clients would be the first to lose
+/// CPU and memory on a busy node, and an autoscaler would add a small one. They get no
+/// limit, unless their CPUs are exclusive: the client must be stronger than the server, and
+/// only its author knows what a tool needs.
 pub fn of_client(clients: &ClientsSpec, needs: ClientNeeds) -> ResourceRequirements {
     let mut resources = clients.resources.clone().unwrap_or_default();
     if clients.cpu.exclusive {
@@ -132,11 +130,10 @@ pub fn needed_memory(spec: &DatastoreSpec) -> u64 {
     max_memory(spec).saturating_add(engines::rules(spec.engine).memory_overhead(threads(spec)))
 }
 
-/// Whole CPUs for every thread, requests equal to limits, where there is room for
-/// them on the node with `most_cpus` of those that `spec.placement` selects, or where the
-/// declaration insists: a static CPU manager then gives the server CPUs of its own. Elsewhere (no such node, or none yet) the pod requests
-/// one CPU less and keeps the limit: daemons take a part of every node, and threads
-/// that equal a node's CPUs could never be scheduled.
+/// Whole CPUs for every thread, requests equal to limits, if the node with `most_cpus` has room
+/// for them or the declaration demands it: a static CPU manager then gives the server exclusive
+/// CPUs. Otherwise the pod requests one CPU less, with the same limit: daemons use a part of every
+/// node, and threads that equal a node's CPUs could never be scheduled.
 fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
     let servers = u64::from(Shape::of(spec).servers_per_pod());
     let all = servers.saturating_mul(threads(spec)).saturating_mul(1000);
@@ -149,15 +146,15 @@ fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRe
     ResourceRequirements { requests: Some(requests), limits: Some(limits), ..ResourceRequirements::default() }
 }
 
-/// The larger of two amounts; `other` where `amount` cannot be read.
+/// The larger of two amounts; `other` if `amount` cannot be read.
 fn larger(amount: &Quantity, other: &Quantity) -> Quantity {
     let smaller = Room::number(amount) < Room::number(other);
     if smaller { other.clone() } else { amount.clone() }
 }
 
-/// The server container's resources: what `spec.resources` leaves out is filled in,
+/// The server container's resources: `spec.resources` with defaults,
 /// so that every container has requests and limits of both kinds. `most_cpus` are
-/// those of the largest node that it may be on, where there is one yet.
+/// those of the largest node that it may use, if one exists.
 pub fn of_server(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
     let default = default_resources(spec, most_cpus);
     let mut resources = spec.resources.clone().unwrap_or_default();
@@ -167,25 +164,19 @@ pub fn of_server(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequir
     let requests = resources.requests.get_or_insert_default();
     let limits = resources.limits.get_or_insert_default();
     for (kind, limit) in default.limits.unwrap_or_default() {
-        match (requests.get(&kind).cloned(), limits.get(&kind).cloned()) {
-            (Some(_), Some(_)) => {}
-            (Some(request), None) => {
-                limits.insert(kind, larger(&request, &limit));
-            }
-            (None, Some(limit)) => {
-                requests.insert(kind, limit);
-            }
-            (None, None) => {
-                let request = default.requests.as_ref().and_then(|requests| requests.get(&kind));
-                requests.insert(kind.clone(), request.unwrap_or(&limit).clone());
-                limits.insert(kind, limit);
-            }
-        }
+        let request = default.requests.as_ref().and_then(|requests| requests.get(&kind)).unwrap_or(&limit);
+        let declared = requests.get(&kind).cloned();
+        requests
+            .entry(kind.clone())
+            .or_insert_with(|| limits.get(&kind).cloned().unwrap_or_else(|| request.clone()));
+        limits
+            .entry(kind)
+            .or_insert_with(|| declared.map_or_else(|| limit.clone(), |declared| larger(&declared, &limit)));
     }
     resources
 }
 
-/// What the pod of `spec` would request as a whole.
+/// What all containers of the pod of `spec` request.
 pub fn of_pod(spec: &DatastoreSpec, most_cpus: Option<f64>) -> Room {
     let server = Room::of(of_server(spec, most_cpus).requests.as_ref());
     let servers = Room::sum(std::iter::repeat_n(server, usize::from(Shape::of(spec).servers_per_pod())));
@@ -252,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_of_ones_own_are_whole_and_requests_equal_limits_wherever_the_server_goes() {
+    fn exclusive_cpus_are_whole_and_requests_equal_limits_on_every_node() {
         let own = |more: Value| {
             let mut spec =
                 json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cpu": {"exclusive": true}});
@@ -269,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_that_contradict_cpus_of_ones_own_are_told_with_the_remedy() {
+    fn resources_that_rule_out_exclusive_cpus_are_refused_with_the_remedy() {
         let reported = |resources: Value| {
             not_exclusive(&serde_json::from_value(resources).unwrap(), "spec.resources").unwrap_or_default()
         };

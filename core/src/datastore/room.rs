@@ -1,4 +1,4 @@
-//! CPUs and memory: what nodes have, what pods request, and which nodes a server may be on. Pure.
+//! CPUs and memory: what nodes have, what pods request, and which nodes a server may use. Pure.
 
 use crate::{
     labels,
@@ -14,7 +14,9 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt};
 /// CPUs, and memory in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Room {
+    /// CPUs.
     pub cpus: f64,
+    /// Bytes of memory.
     pub memory: f64,
 }
 
@@ -64,12 +66,12 @@ impl Room {
         })
     }
 
-    /// What `node` has for pods, daemons included.
+    /// What `node` has for pods, including daemons.
     pub fn of_node(node: &Node) -> Self {
         Self::of(node.status.as_ref().and_then(|status| status.allocatable.as_ref()))
     }
 
-    /// What `pod` requests: its containers and those beside them all its life.
+    /// What `pod` requests: its containers and its sidecars.
     pub fn of_pod(pod: &Pod) -> Self {
         let requests = |container: &Container| {
             Self::of(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
@@ -82,14 +84,14 @@ impl Room {
         Self::sum(spec.iter().flat_map(|spec| &spec.containers).chain(beside).map(requests))
     }
 
-    /// Whether `other` is no more than this. Sums of decimal fractions are not exact.
+    /// Whether `other` fits. Sums of decimal fractions are not exact.
     pub fn holds(self, other: Self) -> bool {
         other.cpus <= self.cpus + 1e-6 && other.memory <= self.memory
     }
 }
 
-/// The taints of `node` that keep a server away. Those that Kubernetes itself sets
-/// come and go with the node's state, and say nothing of what it is for.
+/// The taints of `node` that a server does not tolerate, without those that Kubernetes itself
+/// sets: they come and go with the node's state.
 pub fn taints<'a>(node: &'a Node, placement: &Placement) -> Vec<&'a Taint> {
     let tolerations = tolerations(labels::SERVER, placement);
     let all = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
@@ -97,14 +99,13 @@ pub fn taints<'a>(node: &'a Node, placement: &Placement) -> Vec<&'a Taint> {
         .collect()
 }
 
-/// The nodes that `placement` selects and a server may be on.
+/// The nodes that `placement` selects and whose taints a server tolerates.
 pub fn open<'a, N: Borrow<Node>>(nodes: &'a [N], placement: &Placement) -> Vec<&'a Node> {
     let nodes = nodes.iter().map(Borrow::borrow);
     nodes.filter(|node| selected(node, placement) && taints(node, placement).is_empty()).collect()
 }
 
-/// Most CPUs that any node has for pods on which `placement` allows a server;
-/// `None` when there is no such node.
+/// Most CPUs of a node on which `placement` allows a server; `None` without such a node.
 pub fn most_cpus<N: Borrow<Node>>(nodes: &[N], placement: &Placement) -> Option<f64> {
     largest(&open(nodes, placement).into_iter().map(Room::of_node).collect::<Vec<_>>())
 }

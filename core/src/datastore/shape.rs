@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 /// How many servers there are, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
+    /// One server in one pod.
     Single,
     /// The shards of a cluster, all in one pod on ports one after the other.
     ShardsInOnePod(u16),
@@ -18,7 +19,7 @@ pub enum Shape {
     Members(u16),
 }
 
-/// The schema keeps these numbers between 0 and 64.
+/// The schema admits numbers from 0 to 64.
 fn count(number: i32) -> u16 {
     u16::try_from(number).unwrap_or(0)
 }

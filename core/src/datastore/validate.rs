@@ -32,12 +32,17 @@ fn invalid(reason: &'static str, message: String) -> Invalid {
 /// A Datastore that can be built without further doubt.
 #[derive(Debug, Clone)]
 pub struct ValidatedDatastore {
+    /// Its name.
     pub name: String,
+    /// Its namespace.
     pub namespace: String,
     /// Its uid, which is also the observer's token.
     pub uid: String,
+    /// Generation of the spec.
     pub generation: i64,
+    /// The declaration.
     pub spec: DatastoreSpec,
+    /// Image of the server.
     pub image: String,
     /// Resources of the server container.
     pub resources: ResourceRequirements,

@@ -12,7 +12,7 @@ fn version_agrees(declared: &str, actual: &str) -> bool {
 }
 
 /// Every difference, as a sentence with both values; empty when all agrees.
-/// What an engine does not tell (absent in `truth`) is not compared.
+/// What an engine does not report (absent in `truth`) is not compared.
 pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     // What a custom server reports means whatever its author says.
     let custom = spec.engine == Engine::Custom;
@@ -36,34 +36,23 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
 
 /// Differences in what the operator itself set.
 fn settings(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Some(threads) = truth.threads
-        && threads != spec.threads
-    {
-        found.push(format!("threads: declared {}, the server runs {threads}", spec.threads));
-    }
+    let threads = truth.threads.filter(|threads| *threads != spec.threads);
     let declared_memory = i64::try_from(engines::max_memory(spec)).unwrap_or(i64::MAX);
-    if let Some(bytes) = truth.max_memory_bytes
-        && bytes != declared_memory
-    {
-        found.push(format!("maxMemory: declared {declared_memory} bytes, the server has {bytes}"));
-    }
-    if let Some(policy) = truth.max_memory_policy.as_deref()
-        && policy != "noeviction"
-    {
-        found.push(format!("eviction policy: declared noeviction, the server has {policy}"));
-    }
+    let memory = truth.max_memory_bytes.filter(|bytes| *bytes != declared_memory);
+    let policy = truth.max_memory_policy.as_deref().filter(|policy| *policy != "noeviction");
     let clustered = spec.cluster.is_some() || spec.emulates_cluster();
-    if clustered != truth.cluster_enabled {
-        let mode = |on| if on { "on" } else { "off" };
-        found.push(format!(
-            "cluster mode: declared {}, the server says {}",
-            mode(clustered),
-            mode(truth.cluster_enabled)
-        ));
-    }
-    found.extend(engines::rules(spec.engine).disagreements(spec, truth));
-    found
+    let mode = |on| if on { "on" } else { "off" };
+    let differences = [
+        threads.map(|it| format!("threads: declared {}, the server runs {it}", spec.threads)),
+        memory.map(|it| format!("maxMemory: declared {declared_memory} bytes, the server has {it}")),
+        policy.map(|it| format!("eviction policy: declared noeviction, the server has {it}")),
+        (clustered != truth.cluster_enabled).then(|| {
+            let (declared, actual) = (mode(clustered), mode(truth.cluster_enabled));
+            format!("cluster mode: declared {declared}, the server says {actual}")
+        }),
+    ];
+    let of_engine = engines::rules(spec.engine).disagreements(spec, truth);
+    differences.into_iter().flatten().chain(of_engine).collect()
 }
 
 /// Every difference of one of several servers, which is named.
@@ -215,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_does_not_tell_is_not_held_against_it() {
+    fn what_an_engine_does_not_report_is_not_compared() {
         let silent =
             ServerTruth { threads: None, max_memory_bytes: None, max_memory_policy: None, ..truth() };
         assert_eq!(disagreements(&declared(), &silent), Vec::<String>::new());

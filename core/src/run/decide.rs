@@ -7,7 +7,7 @@ pub(super) mod step;
 
 pub use super::observe::{
     state::{AttemptState, Observed, Remains, Turn},
-    target::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
+    target::{Connection, DatastoreKey, ReadyTarget, TargetState, TargetTls},
 };
 use super::{
     observe::stored_result::StoredResult,
@@ -50,7 +50,7 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         (_, Observed { settling: Some((attempt, due)), .. }) if now >= *due => Step::ReadMemory(*attempt),
         (_, Observed { settling: Some((attempt, due)), .. }) => {
             let until = Some((*due).min(observed.deadline));
-            let step = Step::Wait(Waiting::Settling { attempt: *attempt }, until);
+            let step = Step::Wait(Waiting::Settling(*attempt), until);
             within_timeout(run, *attempt, step, observed.deadline, now)
         }
         // A failed repetition ends the run: only a lost one is measured again.
@@ -84,7 +84,7 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
         AttemptState::Started { start, unsent: true } if now > after(*start, LATE) => Step::Collect(current),
         AttemptState::Started { start, unsent: false } => {
             let until = lost_at(run, attempt, *start).min(deadline);
-            Step::Wait(Waiting::Load { attempt: current }, Some(until))
+            Step::Wait(Waiting::Load(current), Some(until))
         }
         // No load was sent.
         AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if observed.misplaced.is_some() => {
@@ -97,7 +97,7 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
             Step::SendStart(current)
         }
         AttemptState::Outdated => Step::RemoveOutdated(current),
-        AttemptState::Leaving => Step::Wait(Waiting::Leaving { attempt: current }, Some(deadline)),
+        AttemptState::Leaving => Step::Wait(Waiting::Leaving(current), Some(deadline)),
         AttemptState::Starting { trouble, since } => {
             starting(run, current, trouble.as_ref(), *since, observed, now)
         }
@@ -149,9 +149,9 @@ fn describe(step: &Step) -> &str {
         }
         Step::Wait(Waiting::Setback(setback), _) => &setback.message,
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) => "its client pods did not come up",
-        Step::Wait(Waiting::Load { .. }, _) => "its load had not ended",
-        Step::Wait(Waiting::Settling { .. }, _) => "its servers' memory had not settled",
-        Step::Wait(Waiting::Remains { .. }, _) | Step::RemoveLost(_) => {
+        Step::Wait(Waiting::Load(_), _) => "its load had not ended",
+        Step::Wait(Waiting::Settling(_), _) => "its servers' memory had not settled",
+        Step::Wait(Waiting::Remains(_), _) | Step::RemoveLost(_) => {
             "client pods of a lost repetition were not gone"
         }
         _ => "it was not done",
@@ -245,7 +245,7 @@ fn before_again(observed: &Observed, now: Timestamp) -> Option<Step> {
     observed.attempts.iter().enumerate().find_map(|(attempt, state)| match state {
         AttemptState::Lost { remains: Remains { job: true, .. }, .. } => Some(Step::RemoveLost(attempt)),
         AttemptState::Lost { remains, .. } => {
-            until_silent(Waiting::Remains { attempt }, remains.silent_from, observed, now)
+            until_silent(Waiting::Remains(attempt), remains.silent_from, observed, now)
         }
         _ => None,
     })
@@ -323,7 +323,7 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
 fn create_job(observed: &Observed, current: usize, now: Timestamp) -> Step {
     let waits = match observed.attempts[current] {
         AttemptState::Left { silent_from } => {
-            until_silent(Waiting::Leaving { attempt: current }, silent_from, observed, now)
+            until_silent(Waiting::Leaving(current), silent_from, observed, now)
         }
         _ => None,
     };

@@ -1,15 +1,19 @@
-//! What a runner gets to do. Pure.
+//! The job of a runner. Pure.
 
 use super::{
     observe::target::ReadyTarget,
     plan::timing::watchdog_seconds,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_crds::{
+    datastore::ServerProtocol,
+    units::{Decimal, Period},
+};
 use dragstrip_results::protocol::{JobMemory, JobSpec, JobTarget};
 
-/// What the runners of `attempt` get to do, without what the settings of their world add.
+/// The job of the runners of `attempt`, without what the operator or the command line adds.
 pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> JobSpec {
+    let (phase, connection) = (&attempt.declared, &target.connection);
     JobSpec {
         run: run.holder.name.clone(),
         phase: attempt.phase.clone(),
@@ -19,22 +23,22 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
         verifying_key: None,
         target: JobTarget {
             host: target.host.clone(),
-            port: target.port,
-            cluster: target.cluster,
-            emulated_cluster: target.emulated_cluster,
+            port: connection.port,
+            cluster: connection.cluster,
+            emulated_cluster: connection.emulated_cluster,
             run_id: target.truth.as_ref().map(|truth| truth.run_id.clone()),
             username: target.username.clone(),
-            tls: target.tls.as_ref().map(|tls| tls.job.clone()),
-            protocol: target.protocol,
+            tls: connection.tls.as_ref().map(|tls| tls.job.clone()),
+            protocol: connection.protocol,
             members: target.members.clone(),
             observers: target.observers.clone(),
             blocked: Vec::new(),
         },
-        flush: attempt.flush,
-        load: attempt.load.clone(),
-        warmup_seconds: attempt.warmup_seconds,
-        minimum_hit_ratio: attempt.minimum_hit_ratio,
-        allow_eviction: attempt.allow_eviction,
+        flush: phase.flush,
+        load: phase.load.clone(),
+        warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
+        minimum_hit_ratio: phase.minimum_hit_ratio.as_ref().map(Decimal::value),
+        allow_eviction: phase.allow_eviction,
         tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),
         linger_seconds: 0.0,
@@ -42,7 +46,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
     }
 }
 
-/// What the runners of `attempt` do for the memory of servers that nobody observes.
+/// What the runners of `attempt` do for the memory of servers without an observer.
 fn job_memory(run: &ValidatedRun, attempt: &Attempt) -> Option<JobMemory> {
     let external = run.spec.target.external.as_ref()?;
     (external.protocol == ServerProtocol::Resp)

@@ -1,4 +1,4 @@
-//! Judges a merged repetition by what its run demands. Pure.
+//! The verdict on a merged repetition. Pure.
 
 use super::{
     search::knee,
@@ -14,8 +14,8 @@ use dragstrip_results::{
     verdict,
 };
 
-/// The requirements of `run`, and those that its declarations and `datastore`'s imply: a
-/// warning where exclusive CPUs are declared and not given.
+/// The requirements of `run`, and a warning about exclusive CPUs that the run or its `datastore`
+/// declares.
 pub fn requirements(run: &ValidatedRun, datastore: Option<&DatastoreSpec>) -> Vec<Requirement> {
     let mut requirements = run.spec.requirements.clone();
     let check = CheckName::ExclusiveCPUs;
@@ -64,7 +64,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_declares_cpus_of_their_own_is_told_where_they_are_none() {
+    fn declared_exclusive_cpus_that_do_not_exist_cause_a_warning() {
         let mut declared = run(&["read"], 1);
         let levels = |run: &dragstrip_crds::BenchmarkRun| -> Vec<Level> {
             let run = validate(run).unwrap();

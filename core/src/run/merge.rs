@@ -276,7 +276,7 @@ fn hit_ratio(operations: &[MergedOperation]) -> Option<f64> {
 
 /// Why too few reads found their key, if the phase declares how many must.
 fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<String> {
-    let minimum = attempt.minimum_hit_ratio?;
+    let minimum = attempt.declared.minimum_hit_ratio.as_ref()?.value();
     let Some((hits, reads)) = reads(operations) else {
         return Some(format!("minimumHitRatio is {minimum}, but the tool counted no reads"));
     };

@@ -1,6 +1,5 @@
 //! What was observed of a run: its target, its turn, its Jobs and its stored results. Pure.
 
-pub mod connection;
 pub mod identity;
 pub mod snapshot;
 pub mod state;

@@ -11,19 +11,16 @@ use super::{
         snapshot::{Snapshot, observe, state_of_stored},
         state::{AttemptState, Remains, Turn},
         stored_result::StoredResult,
-        target::{DatastoreKey, ReadyTarget, TargetState},
+        target::{Connection, DatastoreKey, ReadyTarget, TargetState},
     },
     plan, search, status, summary,
-    validate::{
-        Attempt, Invalid, ValidatedRun, client_needs, host_and_port, protocol, tool, unsuitable, validate,
-    },
+    validate::{Attempt, Invalid, ValidatedRun, host_and_port, protocol, tool, unsuitable, validate},
 };
-use crate::datastore::verify;
+use crate::datastore::verify::disagreements;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, DatastoreSpec,
     conditions::types::{COMPLETE, PASSED},
-    observed::ServerTruth,
-    run::{CheckName, Verdict},
+    run::{CheckName, PhaseSpec, Verdict},
     units::Period,
 };
 use dragstrip_results::{
@@ -37,43 +34,44 @@ use dragstrip_results::{
 use jiff::Timestamp;
 use std::{collections::BTreeMap, net::SocketAddr};
 
-/// Why nobody can tell whether a CPU limit held a process back.
-const NO_CGROUP: &str = "without a container, CPU throttling is not recorded";
-
 /// Where a run's server was found.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Host name or IP address.
     pub host: String,
+    /// Its port.
     pub port: u16,
-    /// Every server, where there are several.
+    /// Every server, if there are several.
     pub members: Vec<JobMember>,
-    /// The observers beside it; none of an external target.
+    /// The observers beside it; none for an external target.
     pub observers: Vec<SocketAddr>,
-    /// What its observer says; absent where none is there.
+    /// What its observer reports, if there is one.
     pub observation: Option<Observation>,
 }
 
 /// What is to be done next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// The attempt with this index is measured.
+    /// Measure the attempt with this index.
     Measure(usize),
+    /// End the run.
     End(Ending),
 }
 
 /// A run without a cluster, and what was measured of it.
 #[derive(Debug, Clone)]
 pub struct OfflineRun {
-    run: ValidatedRun,
+    /// The run and its attempts.
+    pub run: ValidatedRun,
     datastore: Option<DatastoreSpec>,
     machine: NodeRecord,
     snapshot: Snapshot,
-    results: BTreeMap<String, RepetitionResult>,
+    /// Every result by its name.
+    pub results: BTreeMap<String, RepetitionResult>,
 }
 
 impl OfflineRun {
-    /// The run on `machine`, with the server that it is to load where that is declared.
+    /// The run on `machine`, with the server that it loads if that is declared.
     pub fn new(
         run: &BenchmarkRun,
         datastore: Option<&DatastoreSpec>,
@@ -88,18 +86,13 @@ impl OfflineRun {
             run,
             datastore: datastore.cloned(),
             machine,
-            // Nobody else wants this machine.
+            // No other run uses this machine.
             snapshot: Snapshot { turn: Turn::Held, holds: true, ..Snapshot::default() },
             results: BTreeMap::new(),
         })
     }
 
-    /// The attempt with this index.
-    pub fn attempt(&self, index: usize) -> Option<&Attempt> {
-        self.run.attempts.get(index)
-    }
-
-    /// How many measurements there are, as far as that is known.
+    /// How many measurements there are, as far as the searches have come.
     pub fn planned(&self) -> usize {
         plan::wanted(&self.run, &self.snapshot.stored)
     }
@@ -109,39 +102,26 @@ impl OfflineRun {
         plan::done(&self.run, &self.snapshot.stored)
     }
 
-    /// Load threads that each client has at most.
-    pub fn client_threads(&self) -> u64 {
-        client_needs(&self.run.spec, true).threads
-    }
-
-    /// Most clients that any phase has.
-    pub fn most_clients(&self) -> u32 {
-        self.run.most_pods()
-    }
-
-    /// How long all measurements are declared to take, in seconds, where their load is
-    /// bounded by time; what is written before them is not counted.
+    /// How long all measurements take at least, in seconds, without what is written before them;
+    /// `None` if the load of one is not bounded by time.
     pub fn planned_seconds(&self) -> Option<f64> {
-        let phase = |phase: &dragstrip_crds::run::PhaseSpec| {
-            let tool = tool(phase)?;
+        let phase = |phase: &PhaseSpec| {
+            let tool = tool(phase).filter(|_| phase.search.is_none())?;
             let warmup = phase.warmup.as_ref().map_or(0.0, Period::seconds) * f64::from(tool.stages());
-            phase.search.is_none().then_some(())?;
             Some(warmup + tool.planned_seconds()?)
         };
         let once: f64 = self.run.spec.phases.iter().map(phase).sum::<Option<f64>>()?;
         Some(once * f64::from(self.run.spec.repetitions))
     }
 
-    /// Takes in that the target is there, and compares what its server says with what was declared.
+    /// Records where the target is, and compares what its server reports with what was declared.
     pub fn found(&mut self, found: Found) {
-        let truth = found.observation.as_ref().map(|observation| observation.server.clone());
-        let differences = self.datastore.as_ref().zip(truth.as_ref());
-        let differences =
-            differences.map(|(declared, truth)| verify::disagreements(declared, truth)).unwrap_or_default();
+        let truth = found.observation.as_ref().map(|observation| &observation.server);
+        let declared = self.datastore.as_ref();
+        let differences = declared.zip(truth).map_or_else(Vec::new, |(it, truth)| disagreements(it, truth));
         let cpus = found.observation.as_ref().and_then(|observation| self.server_cpus(observation));
-        let nodes = std::slice::from_ref(&self.machine);
-        let mut placed = of_nodes(nodes, None);
-        placed.extend(of_server(truth.as_ref(), self.datastore.as_ref().map(|declared| declared.threads)));
+        let mut placed = of_nodes(std::slice::from_ref(&self.machine), None);
+        placed.extend(of_server(truth, declared.map(|declared| declared.threads)));
         placed.push(exclusive_cpus(cpus.as_slice(), false));
         self.snapshot.placed = placed;
         let target = self.ready(found, cpus);
@@ -169,35 +149,35 @@ impl OfflineRun {
     }
 
     fn ready(&self, found: Found, cpus: Option<CpuSetRecord>) -> ReadyTarget {
-        let external = self.run.spec.target.external.as_ref();
-        let declared = self.datastore.as_ref();
+        let (declared, external) = (self.datastore.as_ref(), self.run.spec.target.external.as_ref());
         let name = self.run.datastore_name().map(str::to_owned);
         let truth = found.observation.map(|observation| observation.server);
-        let processes =
-            |server: &ServerTruth| Identity::default().with_processes(vec![server.run_id.clone()]);
-        let identity = truth.as_ref().map(processes);
-        let key =
+        let datastore =
             name.clone().map(|name| DatastoreKey { namespace: self.run.holder.namespace.clone(), name });
-        let of_external = |pick: fn(&dragstrip_crds::run::ExternalTarget) -> bool| external.is_some_and(pick);
         ReadyTarget {
             name: name.or(external.map(|one| one.address.clone())).unwrap_or_default(),
             host: found.host,
-            port: found.port,
-            cluster: declared.is_some_and(|spec| spec.cluster.is_some()) || of_external(|one| one.cluster),
-            emulated_cluster: declared.is_some_and(DatastoreSpec::emulates_cluster)
-                || of_external(|one| one.emulated_cluster),
-            protocol: declared.map(protocol).or(external.map(|one| one.protocol)).unwrap_or_default(),
+            connection: Connection {
+                port: found.port,
+                cluster: declared.is_some_and(|spec| spec.cluster.is_some())
+                    || external.is_some_and(|one| one.cluster),
+                emulated_cluster: declared.is_some_and(DatastoreSpec::emulates_cluster)
+                    || external.is_some_and(|one| one.emulated_cluster),
+                protocol: declared.map(protocol).or(external.map(|one| one.protocol)).unwrap_or_default(),
+                ..Connection::default()
+            },
             username: external.and_then(|one| one.username.clone()),
-            auth: None,
-            tls: None,
+            identity: truth
+                .as_ref()
+                .map(|truth| Identity::default().with_processes(vec![truth.run_id.clone()])),
             truth,
             members: found.members,
             observers: found.observers,
-            identity,
             nodes: self.machine.serves.then(|| self.machine.name.clone()).into_iter().collect(),
-            datastore: key,
+            datastore,
             cpus,
             questioned: true,
+            ..ReadyTarget::default()
         }
     }
 
@@ -207,13 +187,13 @@ impl OfflineRun {
     }
 
     fn state(&self, attempt: &Attempt) -> AttemptState {
-        // Its processes have ended: nothing of it sends load any more.
+        // Its processes have ended: none of them sends load.
         let remains = || Remains { job: false, silent_from: Some(Timestamp::MIN) };
         let stored = self.snapshot.stored.get(&attempt.name);
         stored.map_or(AttemptState::Absent, |stored| state_of_stored(stored.failure.as_ref(), remains))
     }
 
-    /// What is next at `now`, of a run that was made at its creation's time.
+    /// What is next at `now`.
     pub fn next(&mut self, now: Timestamp) -> Next {
         search::settle(&mut self.run, &self.snapshot.stored, &BTreeMap::new());
         let attempts = self.run.attempts.iter().map(|attempt| self.state(attempt)).collect();
@@ -225,24 +205,19 @@ impl OfflineRun {
                 _ => Next::End(Ending::Succeeded),
             },
             Step::Finish(ending) => Next::End(ending),
-            // Nothing here waits for anybody.
+            // Without a cluster there is nothing else to wait for.
             other => Next::End(Ending::Failed(failure("Internal", format!("unexpected step: {other:?}")))),
         }
     }
 
-    /// What the runners of `attempt` are told, and by which token they know their orders.
+    /// The job of the runners of `attempt`, which accept commands signed with `key`.
     pub fn job(&self, attempt: &Attempt, key: VerifyingKey) -> Option<JobSpec> {
         let TargetState::Ready(target) = &self.snapshot.target else { return None };
         Some(JobSpec { verifying_key: Some(key), ..bare_job(&self.run, attempt, target) })
     }
 
-    /// The run, laid out.
-    pub fn run(&self) -> &ValidatedRun {
-        &self.run
-    }
-
-    /// Keeps what the clients of `attempt`, which started at `start`, and its servers said.
-    pub fn keep(
+    /// Stores what the clients of an attempt that started at `start`, and its servers, reported.
+    pub fn store(
         &mut self,
         index: usize,
         start: Option<Timestamp>,
@@ -259,7 +234,7 @@ impl OfflineRun {
         result.nodes = vec![self.machine.clone()];
         result.cpusets = judge::cpu_sets(&result, |_| None);
         judge::judge(&self.run, attempt, self.datastore.as_ref(), &mut result);
-        unmake_throttling(&mut result);
+        without_throttling(&mut result);
         let stored = StoredResult {
             failure: result.failure.clone(),
             server_run_ids: result.server_run_ids().into_iter().map(Into::into).collect(),
@@ -267,14 +242,8 @@ impl OfflineRun {
             point: result.point.clone(),
             ..StoredResult::default()
         };
-        let name = attempt.name.clone();
-        self.snapshot.stored.insert(name.clone(), stored);
-        Some(self.results.entry(name).or_insert(result))
-    }
-
-    /// Every result by its name.
-    pub fn results(&self) -> &BTreeMap<String, RepetitionResult> {
-        &self.results
+        self.snapshot.stored.insert(attempt.name.clone(), stored);
+        Some(self.results.entry(attempt.name.clone()).or_insert(result))
     }
 
     /// The status of the run that ends so at `now`.
@@ -283,39 +252,40 @@ impl OfflineRun {
         status::of_step(&self.run, &old, &self.snapshot, Some(&self.results), &Step::Finish(ending), now)
     }
 
-    /// The status of a run that somebody interrupted at `now`.
+    /// The status of a run that was interrupted at `now`.
     pub fn interrupted(&self, now: Timestamp) -> BenchmarkRunStatus {
         let mut status = self.status(Ending::Cancelled, now);
         let message =
             format!("interrupted: {} of {} measurements are stored", self.measured(), self.planned());
-        for condition in
-            status.conditions.iter_mut().filter(|one| [COMPLETE, PASSED].contains(&one.type_.as_str()))
-        {
+        let ends = |kind: &str| [COMPLETE, PASSED].contains(&kind);
+        for condition in status.conditions.iter_mut().filter(|condition| ends(&condition.type_)) {
             "Interrupted".clone_into(&mut condition.reason);
             condition.message.clone_from(&message);
         }
-        status.message = Some(message);
-        status.verdict = Some(Verdict::Invalid);
-        status.reasons = vec!["Interrupted".to_owned()];
-        status
+        BenchmarkRunStatus {
+            message: Some(message),
+            verdict: Some(Verdict::Invalid),
+            reasons: vec!["Interrupted".to_owned()],
+            ..status
+        }
     }
 }
 
-/// Nobody takes clients away here: one that was told to stop was interrupted with its run.
+/// A client that was interrupted is not lost: its run was interrupted with it.
 fn as_interrupted(result: &mut RepetitionResult) {
-    let stopped = result.pods.iter().find_map(|pod| {
+    let interrupted = result.pods.iter().find_map(|pod| {
         let failure = pod.failure.clone().filter(|failure| failure.step == FailureStep::Interrupted)?;
         Some(PodFailure { pod: pod.pod.clone(), failure })
     });
-    result.failure = stopped.or(result.failure.take());
+    result.failure = interrupted.or(result.failure.take());
 }
 
-/// Says of checks that need a cgroup's account that nobody could make them.
-fn unmake_throttling(result: &mut RepetitionResult) {
+/// Marks the checks that need a cgroup as not made.
+fn without_throttling(result: &mut RepetitionResult) {
     let needing = [CheckName::ClientThrottled, CheckName::ServerThrottled].map(|check| check.to_string());
     for check in result.checks.iter_mut().filter(|check| needing.contains(&check.name)) {
         check.state = CheckState::NotMade;
-        check.why = Some(NO_CGROUP.to_owned());
+        check.why = Some("without a container, CPU throttling is not recorded".to_owned());
     }
 }
 
@@ -363,10 +333,10 @@ mod tests {
         let mut run = offline(&["write", "read"], 1);
         for index in 0..2 {
             let Next::Measure(next) = run.next(now()) else { panic!("phase {index} is not measured") };
-            let phase = run.attempt(next).unwrap().phase.clone();
+            let phase = run.run.attempts[next].phase.clone();
             let mut pod = pod_result("sprint-0", 1000, 4.0, 100);
             pod.phase = phase;
-            run.keep(next, Some(now()), vec![pod], vec![ServerUsage::default()]).unwrap();
+            run.store(next, Some(now()), vec![pod], vec![ServerUsage::default()]).unwrap();
         }
         assert_eq!(run.next(now()), Next::End(Ending::Succeeded));
         let status = run.status(Ending::Succeeded, now());
@@ -379,11 +349,11 @@ mod tests {
     fn a_lost_client_has_its_repetition_measured_again_and_a_failure_ends_the_run() {
         let mut run = offline(&["read"], 1);
         assert_eq!(run.next(now()), Next::Measure(0));
-        run.keep(0, Some(now()), vec![lost("sprint-0")], vec![]).unwrap();
+        run.store(0, Some(now()), vec![lost("sprint-0")], vec![]).unwrap();
         assert_eq!(run.next(now()), Next::Measure(1), "the repetition was not measured again");
         let mut failed = lost("sprint-0");
         failed.failure.as_mut().unwrap().step = FailureStep::Tool;
-        run.keep(1, Some(now()), vec![failed], vec![]).unwrap();
+        run.store(1, Some(now()), vec![failed], vec![]).unwrap();
         let Next::End(Ending::Failed(failure)) = run.next(now()) else { panic!("a failure is no end") };
         assert_eq!(run.status(Ending::Failed(failure), now()).verdict, Some(Verdict::Invalid));
     }
@@ -397,12 +367,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_before_an_interruption_is_kept_and_marked() {
+    fn measurements_before_an_interruption_are_stored_and_marked() {
         let mut run = offline(&["read"], 1);
         assert_eq!(run.next(now()), Next::Measure(0));
         let mut stopped = lost("sprint-0");
         stopped.failure.as_mut().unwrap().step = FailureStep::Interrupted;
-        let stored = run.keep(0, Some(now()), vec![stopped], vec![]).unwrap();
+        let stored = run.store(0, Some(now()), vec![stopped], vec![]).unwrap();
         assert_eq!(
             stored.failure.as_ref().unwrap().failure.step,
             FailureStep::Interrupted,

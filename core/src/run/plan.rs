@@ -18,16 +18,18 @@ use std::collections::BTreeMap;
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
+    /// No result is stored.
     Open,
     /// A good result is stored.
     Good,
     /// A client was lost: the repetition may be measured again.
     Lost,
+    /// Its result must not be used.
     Failed,
 }
 
 impl Outcome {
-    /// The outcome that a stored result tells.
+    /// The outcome of a stored result with this failure.
     pub fn of_failure(failure: Option<&PodFailure>) -> Self {
         match failure {
             None => Self::Good,
@@ -35,14 +37,12 @@ impl Outcome {
             Some(_) => Self::Failed,
         }
     }
+}
 
-    fn of_stored(stored: Option<&RepetitionResult>) -> Self {
-        stored.map_or(Self::Open, |result| Self::of_failure(result.failure.as_ref()))
-    }
-
-    fn of_kept(stored: Option<&StoredResult>) -> Self {
-        stored.map_or(Self::Open, |stored| Self::of_failure(stored.failure.as_ref()))
-    }
+/// The outcome of `attempt`, whose result may be among those `stored`.
+fn outcome(attempt: &Attempt, stored: &BTreeMap<String, StoredResult>) -> Outcome {
+    let failure = |result: &StoredResult| Outcome::of_failure(result.failure.as_ref());
+    stored.get(&attempt.name).map_or(Outcome::Open, failure)
 }
 
 /// How far a run came.
@@ -50,8 +50,9 @@ impl Outcome {
 pub enum Place {
     /// The attempt with this index has no result yet and is the next to get one.
     At(usize),
-    /// What went wrong in the attempt with this index ends the run.
+    /// The failure of the attempt with this index ends the run.
     Failed(usize),
+    /// Every attempt has its result.
     Done,
 }
 
@@ -68,12 +69,12 @@ fn next_repetition(run: &ValidatedRun, index: usize) -> usize {
     index + run.attempts[index..].iter().take_while(|attempt| attempt.repetition == repetition).count()
 }
 
-/// Whether the phases after a failed attempt are measured all the same.
-fn goes_on(run: &ValidatedRun, attempt: &Attempt) -> bool {
-    run.spec.phases[attempt.phase_index].on_failure == OnFailure::Continue
+/// Whether the phases after a failed attempt are measured anyway.
+fn goes_on(attempt: &Attempt) -> bool {
+    attempt.declared.on_failure == OnFailure::Continue
 }
 
-/// Where `run` stands when `outcome` tells what became of the attempt with an index.
+/// How far `run` came; `outcome` gives the outcome of the attempt with an index.
 /// A failure that did not stop it ends it as soon as nothing is left to measure.
 pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
     let mut failed: Option<usize> = None;
@@ -82,7 +83,7 @@ pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
         let of_attempt = outcome(index);
         index = match of_attempt {
             Outcome::Open if !attempt.skipped => return Place::At(index),
-            Outcome::Failed if !goes_on(run, attempt) => return Place::Failed(index),
+            Outcome::Failed if !goes_on(attempt) => return Place::Failed(index),
             Outcome::Open | Outcome::Good | Outcome::Failed => {
                 failed = failed.or((of_attempt == Outcome::Failed).then_some(index));
                 if run.begins_measurement(index + 1) { next_repetition(run, index) } else { index + 1 }
@@ -100,57 +101,57 @@ pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
     failed.map_or(Place::Done, Place::Failed)
 }
 
-/// The phases that nobody measured after `index` failed, none where it did not
-/// stop the run.
+/// The phases that were not measured after `index` failed; none if it did not stop the run.
 pub fn unmeasured(run: &ValidatedRun, index: usize) -> Vec<&str> {
     let attempt = &run.attempts[index];
-    if goes_on(run, attempt) {
+    if goes_on(attempt) {
         return Vec::new();
     }
     run.spec.phases[attempt.phase_index + 1..].iter().map(|phase| phase.name.as_str()).collect()
 }
 
-/// Where `run` stands by what is known of its stored results.
+/// How far `run` came by its stored results.
 pub fn place_of(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> Place {
-    place(run, |index| Outcome::of_kept(stored.get(&run.attempts[index].name)))
+    place(run, |index| outcome(&run.attempts[index], stored))
 }
 
-/// The attempts of measurements of which `lost` says of no phase that it lost a client.
+/// The attempts of measurements that lost no client.
 fn complete(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &Attempt> {
     let measurements = run.attempts.chunks(run.per_measurement);
     measurements.filter(move |measurement| !measurement.iter().any(&lost)).flatten()
 }
 
-/// How many good results there are, of measurements that lost no client.
+/// How many good results measurements have that lost no client.
 pub fn done(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> usize {
-    let outcome = |attempt: &Attempt| Outcome::of_kept(stored.get(&attempt.name));
-    let good = complete(run, |attempt| outcome(attempt) == Outcome::Lost);
-    good.filter(|attempt| outcome(attempt) == Outcome::Good).count()
+    let complete = complete(run, |attempt| outcome(attempt, stored) == Outcome::Lost);
+    complete.filter(|attempt| outcome(attempt, stored) == Outcome::Good).count()
 }
 
-/// How many results the whole run has, as far as it is known: each repetition those of its
-/// first measurement that was not lost, and of a search under way as many as it may need.
+/// How many results the run will have: in each repetition those of its first measurement that was
+/// not lost. A search under way counts with as many points as it may need.
 pub fn wanted(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> usize {
-    let lost = |attempt: &Attempt| Outcome::of_kept(stored.get(&attempt.name)) == Outcome::Lost;
-    let mut wanted: BTreeMap<u32, (bool, usize)> = BTreeMap::new();
-    for measurement in run.attempts.chunks(run.per_measurement) {
-        let of_repetition = wanted.entry(measurement[0].repetition).or_insert((true, 0));
-        if of_repetition.0 {
-            let needed = measurement.iter().filter(|attempt| !attempt.skipped).count();
-            *of_repetition = (measurement.iter().any(lost), needed);
-        }
-    }
-    wanted.values().map(|(_, needed)| needed).sum()
+    let lost = |attempt: &Attempt| outcome(attempt, stored) == Outcome::Lost;
+    let repetitions = run.attempts.chunk_by(|one, other| one.repetition == other.repetition);
+    let needed = |repetition: &[Attempt]| {
+        let mut measurements = repetition.chunks(run.per_measurement);
+        let first = measurements.find(|measurement| !measurement.iter().any(lost));
+        let last = repetition.rchunks(run.per_measurement).next();
+        first.or(last).unwrap_or_default().iter().filter(|attempt| !attempt.skipped).count()
+    };
+    repetitions.map(needed).sum()
 }
 
-/// The attempts whose results count, with them: good ones, of measurements that
-/// lost no client. What a lost measurement has is never added to another's.
+/// The attempts whose results count, with them: good ones of measurements that lost no client.
+/// Results of a lost measurement are never added to another's.
 pub fn counted<'a>(
     run: &'a ValidatedRun,
     stored: &'a BTreeMap<String, RepetitionResult>,
 ) -> impl Iterator<Item = (&'a Attempt, &'a RepetitionResult)> {
     let result = |attempt: &Attempt| stored.get(&attempt.name);
-    complete(run, move |attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost)
+    let lost = move |attempt: &Attempt| {
+        result(attempt).is_some_and(|it| Outcome::of_failure(it.failure.as_ref()) == Outcome::Lost)
+    };
+    complete(run, lost)
         .filter_map(move |attempt| Some((attempt, result(attempt)?)))
         .filter(|(_, result)| result.failure.is_none())
 }

@@ -9,12 +9,7 @@ mod verdict;
 
 use super::{
     decide::step::{Ending, Step, Waiting},
-    observe::{
-        identity::Identity,
-        snapshot::Snapshot,
-        stored_result::StoredResult,
-        target::{ReadyTarget, TargetState},
-    },
+    observe::{identity::Identity, snapshot::Snapshot, stored_result::StoredResult, target::TargetState},
     plan::{self, clock},
     validate::attempt::{Invalid, ValidatedRun},
 };
@@ -24,8 +19,7 @@ use dragstrip_crds::{
     conditions::Finding,
     conditions::types::{COMPLETE, PASSED},
     run::{
-        FailureStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus, StartedStatus,
-        TargetStatus, Verdict,
+        PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus, StartedStatus, TargetStatus, Verdict,
     },
     thresholds::ThresholdStatus,
 };
@@ -37,13 +31,13 @@ use findings::{clients_finding, end_findings, placed_findings, target_finding};
 use glance::headline;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use message::{message, phase, with_setback};
+use message::{phase_and_message, with_setback};
 use std::collections::BTreeMap;
 
 /// Longest time between two tries, in seconds.
 const LONGEST_SETBACK: i64 = 300;
 
-/// What keeps the run from its turn after this step, and until when.
+/// Why the run cannot take its turn after this step, and until when.
 fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<SetbackStatus> {
     match step {
         Step::StandBack { trouble, .. } => {
@@ -56,36 +50,10 @@ fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<Setb
                 retry_at: Time(now.saturating_add(SignedDuration::from_secs(wait)).unwrap_or(now)),
             })
         }
-        // Clients have started, or nobody tries any more.
-        Step::Wait(Waiting::Load { .. }, _) | Step::Finish(_) => None,
+        // Clients have started, or the run has ended.
+        Step::Wait(Waiting::Load(_), _) | Step::Finish(_) => None,
         _ => old.setback.clone(),
     }
-}
-
-fn target_status(target: &ReadyTarget) -> TargetStatus {
-    TargetStatus {
-        name: target.name.clone(),
-        address: Some(if target.host.contains(':') {
-            format!("[{}]:{}", target.host, target.port)
-        } else {
-            format!("{}:{}", target.host, target.port)
-        }),
-        observed: target.truth.clone(),
-        servers: None,
-        nodes: target.nodes.clone(),
-        identity: target.identity.as_ref().map(Identity::digest),
-    }
-}
-
-/// The target's name before anything is known of it.
-fn declared_target(run: &ValidatedRun) -> TargetStatus {
-    let target = &run.spec.target;
-    let name = match (&target.datastore_ref, &target.external) {
-        (Some(reference), _) => reference.name.clone(),
-        (None, Some(external)) => external.address.clone(),
-        (None, None) => run.holder.name.clone(),
-    };
-    TargetStatus { name, ..TargetStatus::default() }
 }
 
 fn count(number: usize) -> i32 {
@@ -104,14 +72,14 @@ fn retries(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> Vec<R
         .collect()
 }
 
-/// Whether a step changes what people should read. The others lead to the next
-/// look within milliseconds, and that tells.
-pub fn worth_telling(step: &Step) -> bool {
+/// Whether a step changes what people should read. After any other step, the next pass follows
+/// within milliseconds.
+pub fn worth_reporting(step: &Step) -> bool {
     matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_) | Step::StandBack { .. })
 }
 
-/// What is to be written before the failure in `step` ends the run: the failure alone, beside
-/// what was told before. Any other end is found again, whatever was cleared up.
+/// The status to write before the failure in `step` ends the run: the old one with the failure.
+/// Any other end is decided again, whatever was cleaned up.
 pub fn recorded(old: &BenchmarkRunStatus, step: &Step) -> Option<BenchmarkRunStatus> {
     match step {
         Step::Finish(Ending::Failed(failure)) if old.failure.is_none() => {
@@ -127,10 +95,10 @@ fn shown_results(phase: &PhaseStatus) -> usize {
     search.unwrap_or(phase.repetitions.len())
 }
 
-/// Whether the whole results are to be read, since the status is to show more of them
-/// than it does: at the end, after each phase of the first repetition, and after each
-/// further repetition. Reading them all after each phase of many repetitions would cost
-/// more with every one.
+/// Whether to read the complete results, because the status is to show more of them:
+/// at the end, after each phase of the first repetition, and after each
+/// further repetition. To read them all after each phase of many repetitions would cost
+/// more every time.
 pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, snapshot: &Snapshot, step: &Step) -> bool {
     let shown: usize = old.phases.iter().map(shown_results).sum();
     let due = match step {
@@ -141,38 +109,53 @@ pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, snapshot: &Sn
         Step::Finish(_) => true,
         _ => false,
     };
-    // What was checked is told at the end, from the results.
+    // The message at the end says what was checked, from the results.
     let judged = matches!(step, Step::Finish(Ending::Succeeded | Ending::Failed(_)));
     judged && !snapshot.stored.is_empty() || due && plan::done(run, &snapshot.stored) != shown
 }
 
-/// The target as far as it is known: looked at just now, else as last told.
+/// The target as it was just observed, else as the status had it, else as it is declared.
 fn target(
     run: &ValidatedRun,
     old: &BenchmarkRunStatus,
     snapshot: &Snapshot,
     figures: &Figures,
 ) -> TargetStatus {
+    let external = run.spec.target.external.as_ref();
+    let declared = || TargetStatus {
+        name: run.datastore_name().or(external.map(|it| it.address.as_str())).unwrap_or_default().to_owned(),
+        ..TargetStatus::default()
+    };
     let mut target = match &snapshot.target {
-        TargetState::Ready(target) => TargetStatus {
-            // Nobody tells of the servers of an address.
-            servers: run.spec.target.external.is_none().then(|| count(target.members.len()).max(1)),
-            ..target_status(target)
-        },
-        _ => old.target.clone().unwrap_or_else(|| declared_target(run)),
+        TargetState::Ready(target) => {
+            let brackets = if target.host.contains(':') { ["[", "]"] } else { ["", ""] };
+            TargetStatus {
+                name: target.name.clone(),
+                address: Some(format!(
+                    "{}{}{}:{}",
+                    brackets[0], target.host, brackets[1], target.connection.port
+                )),
+                observed: target.truth.clone(),
+                // The servers behind an address cannot be counted.
+                servers: external.is_none().then(|| count(target.members.len()).max(1)),
+                nodes: target.nodes.clone(),
+                identity: target.identity.as_ref().map(Identity::digest),
+            }
+        }
+        _ => old.target.clone().unwrap_or_else(declared),
     };
     target.observed = target.observed.or_else(|| figures.observed.clone());
     target
 }
 
-/// When the first load began, or is to begin.
+/// When the first load began, or will begin.
 fn started(old: &BenchmarkRunStatus, snapshot: &Snapshot) -> Option<Time> {
     let stored = snapshot.stored.values().filter_map(|stored| stored.start);
     let first = snapshot.jobs.values().filter_map(|job| job.start).chain(stored).min();
     old.started_at.clone().or(first.map(Time))
 }
 
-/// The measurement that was started last and is not stored.
+/// The measurement that started last and is not stored.
 fn started_measurement(
     run: &ValidatedRun,
     old: &BenchmarkRunStatus,
@@ -180,19 +163,19 @@ fn started_measurement(
     step: &Step,
 ) -> Option<StartedStatus> {
     match step {
-        Step::Wait(Waiting::Load { attempt }, _) => {
+        Step::Wait(Waiting::Load(attempt), _) => {
             let job = &run.attempts[*attempt].name;
             let start = snapshot.jobs.get(job)?.start?;
-            // As the apiserver keeps it: one with a fraction would be written at every pass.
-            let complete = Timestamp::from_second(start.as_second()).unwrap_or(start);
-            Some(StartedStatus { job: job.clone(), start_at: Time(complete) })
+            // The API server stores whole seconds: a fraction would be written at every pass.
+            let second = Timestamp::from_second(start.as_second()).unwrap_or(start);
+            Some(StartedStatus { job: job.clone(), start_at: Time(second) })
         }
         Step::Finish(_) => None,
         _ => old.started.clone().filter(|started| !snapshot.stored.contains_key(&started.job)),
     }
 }
 
-/// How the figures stand to the thresholds, once nothing more is measured.
+/// How the figures compare with the thresholds, once nothing more is measured.
 fn bounds(
     run: &ValidatedRun,
     figures: &Figures,
@@ -217,34 +200,31 @@ pub fn of_step(
     now: Timestamp,
 ) -> BenchmarkRunStatus {
     let figures = Figures::of(run, old, results);
-    let text = message(run, &snapshot.stored, step);
+    let (phase, text) = phase_and_message(run, &snapshot.stored, step);
     let thresholds = bounds(run, &figures, old, step);
     let mut findings = Vec::from(end_findings(&text, &figures, &thresholds, step));
     findings.extend(placed_findings(&figures.placed, &snapshot.placed));
     findings.extend(target_finding(step));
     findings.extend(clients_finding(step));
-    let failure: Option<FailureStatus> = match step {
-        Step::Finish(Ending::Failed(failure)) => Some(failure.clone()),
-        _ => None,
+    let (failure, queue) = match step {
+        Step::Finish(Ending::Failed(failure)) => (Some(failure.clone()), None),
+        Step::Wait(Waiting::Queue(queue), _) => (None, Some(queue.clone())),
+        _ => (None, None),
     };
-    let queued = phase(step) == RunPhase::Queued;
     let setback = setback(old, step, now);
-    let told_already = matches!(step, Step::StandBack { .. } | Step::Wait(Waiting::Setback(_), _));
-    let mut text = with_setback(text, setback.as_ref().filter(|_| !told_already));
+    let reported = matches!(step, Step::StandBack { .. } | Step::Wait(Waiting::Setback(_), _));
+    let mut text = with_setback(text, setback.as_ref().filter(|_| !reported));
     let (verdict, reasons) = verdict::verdict(&figures, step);
     if verdict == Some(Verdict::Degraded) {
         text = format!("{text}; Degraded: {}", reasons.join(", "));
     }
     let target = target(run, old, snapshot, &figures);
     let record = results.filter(|results| !results.is_empty());
-    let record = record.map(|results| {
-        let comparability = comparability(run, results, &target, &figures.nodes, &figures.placed);
-        (provenance(run, results), comparability)
-    });
-    let (provenance, comparability) = record.unzip();
+    let comparability = record.map(|results| comparability(run, results, &target, &figures));
+    let provenance = record.map(|results| provenance(run, results));
     BenchmarkRunStatus {
         observed_generation: Some(run.generation),
-        phase: phase(step),
+        phase,
         message: Some(text).filter(|text| !text.is_empty()),
         progress: Some(Progress {
             measured: count(plan::done(run, &snapshot.stored)),
@@ -253,16 +233,13 @@ pub fn of_step(
         started_at: started(old, snapshot),
         started: started_measurement(run, old, snapshot, step),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
-        clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
+        clock: Some(clock::advance(old.clock.as_ref(), run.created, phase == RunPhase::Queued, now)),
         setback,
-        queue: match step {
-            Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
-            _ => None,
-        },
+        queue,
         target: Some(target),
         verdict,
         reasons,
-        // Settled at the end, with the cluster.
+        // The operator adds it at the end.
         noise: None,
         headline: headline(&run.spec, &figures.phases),
         thresholds,
@@ -276,7 +253,7 @@ pub fn of_step(
     }
 }
 
-/// The status of a run nothing can be made of.
+/// The status of a run that cannot be measured.
 pub fn of_invalid(
     run: &BenchmarkRun,
     old: &BenchmarkRunStatus,
@@ -292,7 +269,7 @@ pub fn of_invalid(
         finished_at: Some(Time(now)),
         verdict: Some(Verdict::Invalid),
         reasons: vec!["SpecInvalid".to_owned()],
-        // What was measured before stays.
+        // Earlier results stay.
         conditions: conditions::upsert(
             &old.conditions,
             &[Finding::yes(COMPLETE, "Invalid", message.clone()), Finding::no(PASSED, "Invalid", message)],
@@ -308,6 +285,7 @@ pub fn of_invalid(
 mod tests {
     use super::*;
     use crate::run::snapshot::JobFacts;
+    use dragstrip_crds::run::FailureStatus;
     use serde_json::json;
 
     fn failure_of(message: &str) -> FailureStatus {
@@ -315,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_a_run_up_is_told_until_it_is_past() {
+    fn a_setback_is_shown_until_it_is_overcome() {
         let setback = SetbackStatus {
             reason: "FailedMount".into(),
             message: "secret pit-tls not found".into(),
@@ -348,7 +326,7 @@ mod tests {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let job = JobFacts { start: Some(start + SignedDuration::from_nanos(1)), ..JobFacts::default() };
         let loads = Snapshot { jobs: [(name(), job)].into(), ..Snapshot::default() };
-        let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
+        let load = Step::Wait(Waiting::Load(0), None);
         let reported = started_measurement(&run, &BenchmarkRunStatus::default(), &loads, &load);
         assert_eq!(reported, Some(StartedStatus { job: name(), start_at: Time(start) }));
         let old = BenchmarkRunStatus { started: reported.clone(), ..BenchmarkRunStatus::default() };

@@ -9,18 +9,14 @@ use super::search::point::{Point, points};
 use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
 use attempt::count;
 pub use attempt::{Attempt, Invalid, ValidatedRun};
-use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunSpec,
-    run::PhaseSpec,
-    units::{Decimal, Period},
-};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec};
 use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
 use kube::ResourceExt;
 pub use rules::{protocol, unsuitable};
 use std::sync::Arc;
 
-/// What the clients of `spec` ask for by default; `placed` says that there are nodes for them.
+/// What the clients of `spec` request by default; `placed` says that nodes exist for them.
 pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
     let threads = spec.phases.iter().filter_map(rules::load_threads).map(|(_, threads)| threads);
     ClientNeeds { threads: u64::from(count(threads.max().unwrap_or(1))).max(1), placed }
@@ -43,8 +39,8 @@ pub fn host_and_port(address: &str) -> Option<(String, u16)> {
 }
 
 /// Nothing for the first measurement, then b, c, ... With a run's and a phase's
-/// longest names and 99 repetitions this keeps the Job's name and its pods' host
-/// names within 63 characters.
+/// longest names and 99 repetitions, the Job's name and its pods' host names then
+/// have at most 63 characters.
 fn suffix(measurement: u32) -> String {
     let letter = u8::try_from(measurement).ok().and_then(|measurement| b'a'.checked_add(measurement - 1));
     match letter {
@@ -54,35 +50,29 @@ fn suffix(measurement: u32) -> String {
 }
 
 fn attempts(run: &BenchmarkRun) -> Option<Vec<Attempt>> {
-    let name = run.name_any();
-    let spec = &run.spec;
-    let tools: Vec<Arc<JobTool>> =
-        spec.phases.iter().map(|phase| tool(phase).map(Arc::new)).collect::<Option<_>>()?;
+    let (name, spec) = (run.name_any(), &run.spec);
+    let with_tool = |phase: &PhaseSpec| Some((Arc::new(phase.clone()), Arc::new(tool(phase)?)));
+    let phases: Vec<_> = spec.phases.iter().map(with_tool).collect::<Option<_>>()?;
     let measurements = u32::try_from(spec.max_retries).unwrap_or(0) + 1;
-    let phases = || spec.phases.iter().enumerate().zip(&tools);
-    let measured =
-        || phases().flat_map(|phase| points(phase.0.1).into_iter().map(move |point| (phase, point)));
     let mut attempts = Vec::new();
     for repetition in 1..=count(spec.repetitions) {
         for measurement in 1..=measurements {
-            for (((phase_index, phase), tool), point) in measured() {
-                let of_search = point.as_ref().map(Point::suffix).unwrap_or_default();
-                attempts.push(Attempt {
-                    phase_index,
-                    phase: phase.name.clone(),
-                    repetition,
-                    measurement,
-                    name: format!("{name}-{}-{repetition}{of_search}{}", phase.name, suffix(measurement)),
-                    flush: phase.flush,
-                    load: phase.load.clone(),
-                    warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
-                    minimum_hit_ratio: phase.minimum_hit_ratio.as_ref().map(Decimal::value),
-                    allow_eviction: phase.allow_eviction,
-                    tool: Arc::clone(tool),
-                    pods: count(spec.clients.pods),
-                    point,
-                    skipped: false,
-                });
+            for (phase_index, (phase, tool)) in phases.iter().enumerate() {
+                attempts.extend(points(phase).into_iter().map(|point| {
+                    let of_search = point.as_ref().map(Point::suffix).unwrap_or_default();
+                    Attempt {
+                        phase_index,
+                        phase: phase.name.clone(),
+                        declared: Arc::clone(phase),
+                        repetition,
+                        measurement,
+                        name: format!("{name}-{}-{repetition}{of_search}{}", phase.name, suffix(measurement)),
+                        tool: Arc::clone(tool),
+                        pods: count(spec.clients.pods),
+                        point,
+                        skipped: false,
+                    }
+                }));
             }
         }
     }
@@ -102,9 +92,14 @@ fn spec_hash(spec: &BenchmarkRunSpec) -> String {
     digest(&serde_json::to_string(&measured).unwrap_or_default())
 }
 
-/// Checks the whole run and lays out its attempts.
+/// What is wrong with a run's `spec`: the field below `spec`, and the remedy.
+pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
+    rules::problem(spec).or_else(|| thresholds::problem(spec))
+}
+
+/// Checks the complete run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
-    if let Some(problem) = rules::problem(&run.spec).or_else(|| thresholds::problem(&run.spec)) {
+    if let Some(problem) = problem(&run.spec) {
         return Err(Invalid::Spec(problem));
     }
     Ok(ValidatedRun {

@@ -1,4 +1,4 @@
-//! What can be said of a suite's variants and axes before anything is expanded. Pure.
+//! Rules over a suite's variants and axes, before anything is expanded. Pure.
 
 use super::paths::Fields;
 use dragstrip_crds::{
@@ -13,7 +13,7 @@ use std::{borrow::Cow, collections::HashSet};
 /// The longest name of a value.
 const LONGEST_NAME: usize = 40;
 
-/// What reports call `value`: its name, or itself where that can be one.
+/// What reports call `value`: its name, or the value itself if that can be a name.
 pub fn display_name(value: &AxisValue) -> Option<String> {
     let own = || match value.value.as_ref()? {
         Value::String(text) => Some(text.clone()),

@@ -1,42 +1,44 @@
-//! What is to be done next for a suite: a table of what is declared and how its runs stand. Pure.
+//! The next step of a suite: a table of what is declared and how far its runs are. Pure.
 
 use super::expand::Plan;
 use dragstrip_crds::{BenchmarkSuiteSpec, suite::OnRunFailure};
 
-/// How one of the runs stands.
+/// How far one of the runs is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
-    /// It is not there: not made yet, or deleted.
+    /// It does not exist: not created yet, or deleted.
     Missing,
+    /// It has not ended.
     UnderWay {
-        /// It was told to stop.
+        /// Whether `spec.cancel` is set.
         cancelled: bool,
     },
+    /// It has ended.
     Ended {
-        /// Without numbers that may be believed.
+        /// Whether it has no usable numbers.
         failed: bool,
     },
-    /// It was stopped with its suite, which is no failure.
+    /// It was cancelled with its suite, which does not count as a failure.
     Cancelled,
 }
 
-/// What of the declaration decides what is next.
+/// The part of the declaration that decides what is next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declared {
     /// How many runs may be under way.
     pub parallelism: usize,
-    /// What becomes of it when a run has failed.
+    /// What follows a failed run.
     pub on_failure: OnRunFailure,
-    /// Whether no further run is to be made.
+    /// Whether to create no further run for now.
     pub suspend: bool,
-    /// Whether the suite is to stop.
+    /// Whether to stop the suite.
     pub cancel: bool,
     /// Whether no further run can be created.
     pub unmeasurable: bool,
 }
 
 impl Declared {
-    /// By `spec`, which has this `plan`.
+    /// What `spec` declares, which has this `plan`.
     pub fn of(spec: &BenchmarkSuiteSpec, plan: &Plan) -> Self {
         Self {
             parallelism: usize::try_from(spec.parallelism).unwrap_or(1).max(1),
@@ -51,28 +53,30 @@ impl Declared {
 /// How a suite ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
+    /// Every run has ended.
     Completed,
-    /// A run failed, and no further one was to be made.
+    /// A run failed, and the suite stops on failure.
     Stopped,
-    /// It was told to stop.
+    /// `spec.cancel` stopped it.
     Cancelled,
-    /// No further run could be made.
+    /// No further run can be created.
     Unmeasurable,
 }
 
-/// What is next. Runs are named by their places in the plan's order.
+/// The next step. Runs are named by their places in the plan's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
+    /// Create these runs.
     Make(Vec<usize>),
-    /// Tell these runs to stop.
+    /// Cancel these runs.
     Cancel(Vec<usize>),
     /// Wait for the runs under way.
     Wait,
     /// Wait for the runs under way, which are the last ones.
     Stopping,
-    /// Make no run for now.
+    /// Create no run for now.
     Suspended,
-    /// All is done that is to be done.
+    /// End the suite.
     Finish(Ending),
 }
 
@@ -80,12 +84,12 @@ fn places(children: &[Child], wanted: impl Fn(Child) -> bool) -> Vec<usize> {
     children.iter().enumerate().filter(|(_, child)| wanted(**child)).map(|(place, _)| place).collect()
 }
 
-/// What is next for a suite whose runs, in the order in which they are made, stand so.
+/// The next step of a suite whose runs, in the order of the plan, are `children`.
 pub fn decide(declared: Declared, children: &[Child]) -> Step {
     let under_way = children.iter().filter(|child| matches!(child, Child::UnderWay { .. })).count();
     let mut missing = places(children, |child| child == Child::Missing);
     let failed = children.contains(&Child::Ended { failed: true });
-    // Nothing is left to stop: whatever is declared, it is whole.
+    // Nothing is left to stop: the suite is complete, whatever is declared.
     if children.iter().all(|child| matches!(child, Child::Ended { .. })) {
         return Step::Finish(Ending::Completed);
     }
@@ -172,12 +176,12 @@ mod tests {
         assert_eq!(
             decide(cancelled, &[GOOD, BAD]),
             Step::Finish(Ending::Completed),
-            "it came too late: cancelled after 2 of 2 runs is no end"
+            "it came too late: all runs had ended"
         );
     }
 
     #[test]
-    fn a_suite_of_which_no_run_can_be_made_any_more_ends_with_what_it_has_and_can_be_cancelled() {
+    fn a_suite_that_can_create_no_further_run_ends_with_its_results_and_can_be_cancelled() {
         let unmeasurable = Declared { unmeasurable: true, ..PLAIN };
         assert_eq!(decide(unmeasurable, &[GOOD, RUNS, MISSING]), Step::Stopping, "what is under way ends");
         assert_eq!(decide(unmeasurable, &[GOOD, MISSING]), Step::Finish(Ending::Unmeasurable));

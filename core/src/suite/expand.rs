@@ -11,9 +11,9 @@ use super::{
     axes::{self, display_name},
     paths::OF_RUN,
 };
-use crate::run::validate;
+use crate::run::validate::problem;
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, BenchmarkSuiteSpec, near,
+    BenchmarkRunSpec, BenchmarkSuite, BenchmarkSuiteSpec, near,
     suite::{DECIDED_BY_SUITE, Exclusion, Order},
 };
 use dragstrip_report::document::{AxisHead, Cell};
@@ -26,14 +26,14 @@ use std::{
 /// What a suite measures, without the specs of its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
+    /// The axes and the names of their values.
     pub axes: Vec<AxisHead>,
     /// Every combination, in the order of the declaration.
     pub cells: Vec<PlannedCell>,
     /// The runs in the order in which they are to be made: a combination's place in `cells`,
     /// and which of its runs it is, from 1.
     pub order: Vec<(usize, u32)>,
-    /// Why no further run can be created of a suite that has started: an operator that came later
-    /// reads runs otherwise.
+    /// Why no further run can be created in a suite that has started under another operator.
     pub unmeasurable: Option<Invalid>,
     stem: String,
 }
@@ -55,7 +55,7 @@ impl fmt::Display for Invalid {
     }
 }
 
-/// Whether a run may be so, by rules that are not about runs alone.
+/// A rule for runs that depends on their suite.
 pub type Allowed<'a> = &'a dyn Fn(&BenchmarkRunSpec) -> Result<(), String>;
 
 /// One run of a suite.
@@ -67,18 +67,20 @@ pub struct ChildRun {
     pub cell: Cell,
     /// Which of the combination's runs it is, from 1.
     pub repetition: u32,
+    /// What the run declares.
     pub spec: BenchmarkRunSpec,
 }
 
 /// A suite with all its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expanded {
+    /// The axes and the names of their values.
     pub axes: Vec<AxisHead>,
     /// The runs, in the order in which they are to be made.
     pub runs: Vec<ChildRun>,
 }
 
-/// Combinations that are counted one by one where some are left out; of more the product is told.
+/// How many combinations are counted one by one if some are excluded; beyond it the product is shown.
 const COUNTED: u128 = 100_000;
 
 /// No suite has more, since none may have more runs.
@@ -168,7 +170,7 @@ fn exclusions(spec: &BenchmarkSuiteSpec) -> (Vec<Excluded>, Vec<String>) {
     (found, problems)
 }
 
-/// More runs than `spec` allows, told before any is laid out.
+/// Refuses more runs than `spec` allows, before any is laid out.
 fn too_many(spec: &BenchmarkSuiteSpec, excluded: &[Excluded]) -> Option<String> {
     let all = product(spec);
     let left = if all <= COUNTED && !excluded.is_empty() {
@@ -252,16 +254,6 @@ fn decided_fields(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = String> {
     there.map(|name| axes::decided_by_suite("spec.run", &format!("/{name}")))
 }
 
-/// `run` as the operator would take it.
-fn validated(run: BenchmarkRunSpec) -> Result<BenchmarkRunSpec, String> {
-    // What only a stored object has is of no concern to the rules.
-    let mut run = BenchmarkRun::new("run", run);
-    run.metadata.namespace = Some("default".to_owned());
-    run.metadata.uid = Some("none".to_owned());
-    validate::validate(&run).map_err(|why| why.to_string())?;
-    Ok(run.spec)
-}
-
 /// Whether two combinations are declared alike, to see how much equal measurements differ.
 fn is_meant(spec: &BenchmarkSuiteSpec, one: &PlannedCell, other: &PlannedCell) -> bool {
     let declared = |cell: &PlannedCell| spec.variants.get(cell.variant).map(|it| (&it.target, &it.patches));
@@ -277,7 +269,7 @@ fn judge(
     let (mut seen, mut phases) = (HashMap::<[u8; 32], PlannedCell>::new(), BTreeSet::new());
     let mut alike = None;
     let mut problems = render::render(spec, cells, |cell, run| {
-        let run = validated(run)?;
+        problem(&run).map_or(Ok(()), |problem| Err(format!("spec.{problem}")))?;
         allowed(&run)?;
         phases.extend(run.phases.iter().map(|phase| phase.name.clone()));
         // A spec that came as JSON has a JSON form.
@@ -325,8 +317,8 @@ fn layout(suite: &BenchmarkSuite, excluded: &[Excluded]) -> Plan {
     Plan { axes, cells, order, unmeasurable: None, stem: stem(&suite.name_any()) }
 }
 
-/// What of `suite`, whose runs must be `allowed`, is to be measured, in which order; everything
-/// that is wrong with it where it cannot be.
+/// What `suite`, whose runs must be `allowed`, measures, and in which order; the error is everything
+/// that is wrong with it.
 pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invalid> {
     let spec = &suite.spec;
     let mut problems: BTreeSet<String> = axes::check(spec, &OF_RUN).into_iter().collect();
@@ -349,9 +341,8 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
     Err(Invalid(problems.into_iter().collect()))
 }
 
-/// What of `suite`, which was found valid when it started, is to be measured. What was found
-/// since then, or is asked by an operator that came later, does not count: only runs that are
-/// not `allowed` or cannot be read any more end it, and the plan says so.
+/// What `suite` measures, which was valid when it started. Rules of a later operator do not count:
+/// only runs that are not `allowed`, or that cannot be decoded, end it, and the plan says so.
 pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
     let mut plan = layout(suite, &exclusions(&suite.spec).0);
     let problems = render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run));
@@ -380,8 +371,7 @@ pub fn spec_of(suite: &BenchmarkSuite, cell: &PlannedCell) -> Result<BenchmarkRu
     render::decoded(&suite.spec, cell).map_err(|problem| Invalid(vec![problem]))
 }
 
-/// `suite` with all its runs in the order in which they are to be made; everything that is
-/// wrong with it where they cannot be.
+/// `suite` with all its runs in order; the error is everything that is wrong with it.
 pub fn expand(suite: &BenchmarkSuite) -> Result<Expanded, Invalid> {
     let plan = plan(suite, &|_| Ok(()))?;
     let specs: Vec<BenchmarkRunSpec> =

@@ -1,5 +1,5 @@
-//! A suite as far as another one cares: its round, or what it is compared with. Any version's
-//! can be read so, and nothing else of it stays in memory. Pure.
+//! The part of a suite that another suite reads of its round or its baseline. Nothing else of it
+//! stays in memory, and fields that this operator cannot decode do not matter. Pure.
 
 use dragstrip_crds::{
     BenchmarkSuite,
@@ -13,40 +13,42 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Resource, Serialize, Deserialize)]
 #[resource(inherit = BenchmarkSuite)]
 pub struct OtherSuite {
-    /// Its name, whose it is, and when it was made.
+    /// Its name, its owner and its creation.
     pub metadata: ObjectMeta,
-    /// What of its declaration counts.
+    /// The part of its declaration that counts.
     #[serde(default)]
     pub spec: Spec,
-    /// How it stands.
+    /// How far it is.
     #[serde(default)]
     pub status: Status,
 }
 
-/// What of a suite's declaration counts.
+/// The part of a suite's declaration that counts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Spec {
-    /// Whether it was told to stop.
+    /// Whether it is to stop.
     #[serde(default)]
     pub cancel: bool,
 }
 
-/// How a suite stands.
+/// How far a suite is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// A text, so that a phase of another version stops nothing.
+    /// A text, so that an unknown phase is not an error.
     pub phase: String,
+    /// When it ended.
     pub finished_at: Option<Time>,
     /// How far it has come.
     pub progress: Option<SuiteProgress>,
+    /// Where its report is.
     pub report: Option<ReportStatus>,
-    /// What it says of having passed.
+    /// Whether it passed.
     pub conditions: Vec<Condition>,
 }
 
 impl Status {
-    /// Where the report is of one that measured all that it was to measure.
+    /// Where the report of a complete suite is.
     pub fn complete(&self) -> Option<&ReportStatus> {
         self.report.as_ref().filter(|_| self.phase == "Succeeded")
     }
@@ -67,7 +69,7 @@ mod tests {
         .unwrap();
         assert!(suite.spec.cancel && suite.status.complete().is_some(), "{suite:?}");
         let partial = Status { phase: SuitePhase::Cancelled.to_string(), ..suite.status };
-        assert!(partial.complete().is_none(), "a part is no baseline");
+        assert!(partial.complete().is_none(), "a cancelled suite is not a baseline");
         assert_eq!(SuitePhase::Succeeded.to_string(), "Succeeded", "that is what a whole one's says");
         let new: OtherSuite = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         assert_eq!(new.status.finished_at, None);

@@ -6,10 +6,10 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The schema of a run's spec, as far as it says which fields there are.
+/// The fields in the schema of a run's spec.
 pub struct Fields(Value);
 
-/// Of a run of this version.
+/// The fields of a run.
 pub static OF_RUN: LazyLock<Fields> = LazyLock::new(Fields::of_run);
 
 /// Names that are listed if none is near.
@@ -17,7 +17,7 @@ const LISTED: usize = 12;
 
 const ANYTHING: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// `schema` without what it says of values: it stays in memory.
+/// `schema` without rules for values: it stays in memory.
 fn known_fields(schema: &Value) -> Value {
     let below = |key: &str| match (key, schema.get(key)?) {
         ("properties", Value::Object(fields)) => {
@@ -67,7 +67,7 @@ impl Fields {
     }
 }
 
-/// Which of the `fields` below the pointer `above` is meant by `name`.
+/// Which of the `fields` below the pointer `above` the misspelt `name` may mean.
 fn near(name: &str, above: &str, mut fields: Vec<&str>) -> String {
     let wanted = name.to_lowercase();
     let begins = fields.iter().copied().filter(|field| field.to_lowercase().starts_with(&wanted));
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_told_with_those_that_are_near_at_its_depth() {
+    fn a_misspelt_field_is_refused_with_similar_fields_at_its_depth() {
         assert_eq!(reported("/phases/0/memtier/pipelin"), "did you mean /phases/0/memtier/pipeline?");
         assert_eq!(reported("/phases/0/memTier/pipeline"), "did you mean /phases/0/memtier?");
         assert!(reported("/phase/0").contains("/phases"), "{}", reported("/phase/0"));
     }
 
     #[test]
-    fn a_field_that_is_like_none_is_told_with_what_there_is() {
+    fn an_unknown_field_is_refused_with_the_existing_ones() {
         let far = reported("/target/xyz");
         assert_eq!(far, "below /target there are datastore, datastoreRef, external");
         assert!(

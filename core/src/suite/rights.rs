@@ -67,7 +67,7 @@ fn named(value: &Value, paths: &[&str]) -> BTreeSet<String> {
 pub struct Written(Vec<Value>);
 
 impl Written {
-    /// Of `spec`: its template with each variant's target.
+    /// The template of `spec` with each variant's target.
     pub fn of(spec: &BenchmarkSuiteSpec) -> Self {
         let targets = spec.variants.iter().map(|variant| json!({"target": variant.target}));
         Self(targets.chain([json!(spec.run)]).collect())
@@ -125,7 +125,11 @@ mod tests {
             reported.contains("Secret theirs") && reported.contains("in a variant's target"),
             "{reported}"
         );
-        assert_eq!(refusal(with_secret.clone(), read(), patch("mine")), "", "its author was asked about it");
+        assert_eq!(
+            refusal(with_secret.clone(), read(), patch("mine")),
+            "",
+            "admission checked its author's right"
+        );
         assert!(refusal(with_secret, read(), patch("theirs")).contains("Secret theirs"));
         let environment = json!([{"name": "X", "valueFrom": {"secretKeyRef": secret("theirs")}}]);
         let complete = json!({"path": "/target/datastore", "value": {"engine": "Redis", "threads": 1, "env": environment}});

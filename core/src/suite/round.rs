@@ -1,5 +1,5 @@
-//! The rounds of a suite with a schedule: which is due, which are removed, which the next one is
-//! compared with, and what the suite says of them. Pure.
+//! The rounds of a suite with a schedule: which is due, which are removed, which one is the
+//! baseline of the next, and the suite's status. Pure.
 
 use super::{other::OtherSuite, schedule::Schedule};
 use crate::labels;
@@ -15,29 +15,31 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{ResourceExt, core::ObjectMeta};
 
-/// A round of a suite, as far as it is kept in memory.
+/// A round of a suite, without what nothing here needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
     /// Its name, namespace and uid.
     pub metadata: ObjectMeta,
-    /// The time that it was made for, or when it was made.
+    /// Its scheduled time, else its creation.
     pub time: Timestamp,
-    /// Whether it was told to stop.
+    /// Whether `spec.cancel` is set.
     pub cancelled: bool,
-    /// Whether this version cannot read it, and so leaves it alone.
+    /// Whether this operator cannot decode it, and so leaves it alone.
     pub unreadable: bool,
-    /// What became of it; nothing while it is under way.
+    /// How it ended; `None` while it is under way.
     pub end: Option<End>,
 }
 
-/// What became of a round.
+/// How a round ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
+    /// When it ended.
     pub at: Timestamp,
+    /// Whether it passed.
     pub passed: bool,
-    /// What it says of that.
+    /// Message of its condition Passed.
     pub message: String,
-    /// Whether a run of it measured something, so that another round can be compared with it.
+    /// Whether one of its runs measured something, so that it can be a baseline.
     pub measured: bool,
 }
 
@@ -54,7 +56,7 @@ fn end(round: &OtherSuite) -> Option<End> {
 }
 
 impl Round {
-    /// Of a suite that was made for another one.
+    /// Reads the suite that was created as a round.
     pub fn of(round: &OtherSuite) -> Self {
         let written = round.annotations().get(labels::SCHEDULED_AT).and_then(|time| time.parse().ok());
         let made = round.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -68,7 +70,7 @@ impl Round {
         }
     }
 
-    /// One that was just made for `time`.
+    /// The round that was just created for `time`.
     pub fn made(name: String, time: Timestamp) -> Self {
         let metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
         Self { metadata, time, cancelled: false, unreadable: false, end: None }
@@ -80,17 +82,16 @@ impl Round {
     }
 }
 
-/// The name of the round that a later one is compared with: the last that passed, so that what
-/// became worse is told in every round until it is mended; where none did, the last that measured
-/// something.
+/// The name of the round that is the baseline of the next: the last that passed, so that every
+/// round reports a regression until it is fixed; if none passed, the last that measured something.
 pub fn previous(rounds: &[Round]) -> Option<&str> {
     let ended = rounds.iter().filter_map(|round| Some((round, round.end.as_ref()?)));
     let measured = ended.filter(|(_, end)| end.measured);
     measured.max_by_key(|(round, end)| (end.passed, round.time)).map(|(round, _)| round.name())
 }
 
-/// Rounds that have ended and are more than are kept: `passed` and `failed` ones at most. What
-/// the next round is compared with stays.
+/// Finished rounds beyond the limits of `passed` and `failed` ones. The baseline of the next
+/// round stays.
 pub fn outdated(rounds: &[Round], passed: i32, failed: i32, compares: bool) -> Vec<&Round> {
     let stored = previous(rounds).filter(|_| compares);
     let mut ended: Vec<(&Round, &End)> =
@@ -104,8 +105,8 @@ pub fn outdated(rounds: &[Round], passed: i32, failed: i32, compares: bool) -> V
     all.filter(|round| Some(round.name()) != stored).collect()
 }
 
-/// The time for which a round is to be made of a suite that was made at `created` and said `old`
-/// of its rounds. A time at which one is or was under way is left out, also of those that are gone.
+/// The time for which a round is due, in a suite that was created at `created` and has status
+/// `old`. A time at which a round is or was under way is skipped, even if that round is gone.
 pub fn due(
     schedule: &Schedule,
     rounds: &[Round],
@@ -125,14 +126,14 @@ pub fn due(
 const LAST_PASSED: &str = "LastRoundPassed";
 const LAST_DID_NOT_PASS: &str = "LastRoundDidNotPass";
 
-/// Condition Passed of the last round that ended, if that is news.
+/// Condition Passed from the last round that ended, if that changes it.
 fn passed(old: &[Condition], last: Option<(&Round, &End)>) -> Option<Finding> {
     if let Some((round, end)) = last {
         let reason = if end.passed { LAST_PASSED } else { LAST_DID_NOT_PASS };
         let message = format!("round {}: {}", round.name(), end.message);
         return Some(Finding { kind: PASSED, status: Some(end.passed), reason, message });
     }
-    // That round may be gone, as failedHistoryLimit says: what it was stays true.
+    // failedHistoryLimit may have removed that round: its outcome stays.
     let of_round =
         find(old, PASSED).is_some_and(|it| [LAST_PASSED, LAST_DID_NOT_PASS].contains(&it.reason.as_str()));
     (!of_round).then(|| Finding::unknown(PASSED, "NoRoundYet", "no round has ended yet"))
@@ -152,12 +153,12 @@ fn message(suite: &BenchmarkSuite, rounds: &[Round], next: Option<Timestamp>) ->
     }
 }
 
-/// Whether `new` is not before `old`: a list that lacks what was removed turns nothing back.
+/// Whether `new` is not before `old`: a removed round must not turn the status back.
 fn is_later(new: Timestamp, old: Option<&Time>) -> bool {
     old.is_none_or(|old| new >= old.0)
 }
 
-/// What a suite that said `old` says of its `rounds`, of which the next one is due at `next`.
+/// The status, after `old`, of a suite with these `rounds`; the next one is due at `next`.
 pub fn reported(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_rounds_are_kept_and_what_the_next_is_compared_with() {
+    fn the_newest_rounds_and_the_baseline_of_the_next_stay() {
         let rounds = [
             ended(1, true, 0),
             ended(2, false, 0),
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_compared_with_the_last_that_passed_so_that_a_regression_is_told_until_it_is_mended() {
+    fn the_baseline_is_the_last_round_that_passed_so_that_a_regression_is_reported_until_it_is_fixed() {
         let rounds = [ended(1, true, 0), ended(2, false, 0), ended(3, false, 1)];
         assert_eq!(previous(&rounds), Some("nightly-1"), "3 would become what 4 is as good as");
         assert_eq!(previous(&rounds[1..]), Some("nightly-3"), "where none passed");
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_cannot_be_read_is_told_and_waited_for() {
+    fn a_round_that_cannot_be_decoded_is_reported_and_blocks_the_next() {
         let unreadable = round(
             1,
             json!({"conditions": [{

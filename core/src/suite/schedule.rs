@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 #[derive(Debug)]
 pub struct Schedule(Crontab);
 
-/// Windows before now in which the last due time is looked for, the nearest first: each has
-/// few times where the one before had none.
+/// Windows before now that are searched for the last due time, the nearest first: a window has
+/// few times if the one before has none.
 const WINDOWS: [SignedDuration; 4] = [
     SignedDuration::from_mins(5),
     SignedDuration::from_hours(1),
@@ -29,7 +29,7 @@ impl Schedule {
         parse_crontab_with(text, options).map(Self).map_err(|error| error.to_string())
     }
 
-    /// The first time after `then`; none where there is none in the next years.
+    /// The first time after `then`; `None` if there is none in the next years.
     pub fn next(&self, then: Timestamp) -> Option<Timestamp> {
         let then = MakeTimestamp::from_second(then.as_second()).ok()?;
         Some(self.0.find_next(then).ok()?.timestamp())

@@ -53,14 +53,14 @@ pub fn fits(runs: u64, others: &[u64], limit: u64) -> Result<(), Invalid> {
     )))
 }
 
-/// What of `suite` is to be measured.
+/// What `suite` measures.
 pub fn validate(suite: &BenchmarkSuite) -> Result<Plan, expand::Invalid> {
     let written = Written::of(&suite.spec);
     expand::plan(suite, &|run| written.check(run))
 }
 
-/// What of `suite`, which has started, is to be measured. What may be named is asked all the same:
-/// nobody else is asked of what patches and axes put in.
+/// What `suite`, which has started, measures. Rights are checked again: nothing else checks what
+/// patches and axes add.
 pub fn validate_started(suite: &BenchmarkSuite) -> Plan {
     let written = Written::of(&suite.spec);
     expand::plan_of_started(suite, &|run| written.check(run))
@@ -107,9 +107,6 @@ mod tests {
 
         declared["axes"][1]["values"] = json!([{"name": "theirs", "patches": [{"path": "/clients/pod/serviceAccountName", "value": "admin"}]}]);
         let reported = validate_started(&suite_of(declared)).unmeasurable.unwrap().to_string();
-        assert!(
-            reported.contains("serviceAccountName admin"),
-            "rights are asked whatever has started: {reported}"
-        );
+        assert!(reported.contains("serviceAccountName admin"), "rights are checked again: {reported}");
     }
 }

@@ -21,7 +21,6 @@ use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     lease::{LeaseKey, is_held_by},
     run::{
-        connection::Connection,
         decide::{ReadyTarget, Step, TargetState},
         plan::{Place, place_of},
         validate::{Attempt, ValidatedRun},
@@ -280,8 +279,9 @@ async fn create_job(
         ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
     }
     let mut job = build::job(run, attempt, target, turn_check, &ctx.settings).map_err(Error::WriteJob)?;
-    if let Some(connection) = Connection::of(target, run.spec.target.external.is_some()) {
-        let json = serde_json::to_string(&connection).map_err(Error::WriteJob)?;
+    // An address is declared by the run itself.
+    if run.spec.target.external.is_none() {
+        let json = serde_json::to_string(&target.connection).map_err(Error::WriteJob)?;
         job.annotations_mut().insert(labels::CONNECTION.to_owned(), json);
     }
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);

@@ -158,7 +158,7 @@ fn last_resort_seconds(run: &ValidatedRun) -> i64 {
 
 fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, String> {
     // A pod that never got its order may still be writing the keys of `load`.
-    let loading = attempt.load.as_ref().map_or(0.0, |_| run.spec.timeout.seconds());
+    let loading = attempt.declared.load.as_ref().map_or(0.0, |_| run.spec.timeout.seconds());
     let bound = (loading + watchdog_seconds(run, attempt)).ceil().to_string();
     let all = labels::UNMOVED.into_iter().chain([(labels::LOAD_BOUND, bound.as_str())]);
     all.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()

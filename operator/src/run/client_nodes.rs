@@ -69,7 +69,7 @@ impl Uses {
         let made_for = |pod: &Pod| {
             let (made, waits) = (&node.metadata.creation_timestamp, &pod.metadata.creation_timestamp);
             made.as_ref().zip(waits.as_ref()).is_some_and(|(made, waits)| made.0 > waits.0)
-                && pod.spec.as_ref().is_some_and(|pod| nodes::asked_for(node, pod))
+                && pod.spec.as_ref().is_some_and(|pod| nodes::eligible(node, pod))
         };
         self.waiting.iter().find(|(pod, _)| made_for(pod)).map(|(_, run)| run)
     }

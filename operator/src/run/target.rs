@@ -14,8 +14,7 @@ use dragstrip_core::{
     digest::digest,
     labels,
     run::{
-        connection::Connection,
-        decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
+        decide::{Connection, DatastoreKey, ReadyTarget, TargetState, TargetTls},
         identity::Identity,
         stored_result::annotation,
         validate::{ValidatedRun, host_and_port, protocol, unsuitable},
@@ -136,21 +135,20 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
     TargetState::Ready(Box::new(ReadyTarget {
         name: external.address.clone(),
         host,
-        port,
-        cluster: external.cluster,
-        emulated_cluster: external.emulated_cluster,
-        protocol: external.protocol,
+        connection: Connection {
+            port,
+            cluster: external.cluster,
+            emulated_cluster: external.emulated_cluster,
+            protocol: external.protocol,
+            auth: external.auth_secret_ref.clone(),
+            tls: external.tls.as_ref().map(outside_tls),
+        },
         username: external.username.clone(),
-        auth: external.auth_secret_ref.clone(),
-        tls: external.tls.as_ref().map(outside_tls),
-        truth: None,
-        members: Vec::new(),
-        observers: Vec::new(),
         identity: datastore.as_ref().map(|key| Identity::of(servers(&pods, key), None)),
         nodes: nodes.into_iter().collect(),
         datastore,
-        cpus: None,
         questioned: true,
+        ..ReadyTarget::default()
     }))
 }
 
@@ -296,9 +294,11 @@ fn look(
 /// A target that is ready, reached by the `connection` with which the run began.
 fn as_begun(state: TargetState, connection: Option<&Connection>) -> TargetState {
     match (state, connection) {
-        (TargetState::Ready(target), Some(connection)) => {
-            TargetState::Ready(Box::new(connection.to(*target)))
-        }
+        (TargetState::Ready(target), Some(connection)) => TargetState::Ready(Box::new(ReadyTarget {
+            connection: connection.clone(),
+            questioned: connection.protocol == ServerProtocol::Tcp,
+            ..*target
+        })),
         (state, _) => state,
     }
 }
@@ -326,23 +326,23 @@ fn ready<'a>(
     let nodes = pods.clone().filter_map(|pod| node_of(pod)).collect::<BTreeSet<_>>();
     TargetState::Ready(Box::new(ReadyTarget {
         host: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
-        port: u16::try_from(spec.port).unwrap_or(6379),
-        cluster: spec.cluster.is_some(),
-        emulated_cluster: spec.emulates_cluster(),
-        protocol: protocol(spec),
-        username: None,
-        auth: spec.auth_secret_ref.clone(),
-        tls: spec.tls.as_ref().map(|tls| own_tls(tls, status)),
-        truth: None,
+        connection: Connection {
+            port: u16::try_from(spec.port).unwrap_or(6379),
+            cluster: spec.cluster.is_some(),
+            emulated_cluster: spec.emulates_cluster(),
+            protocol: protocol(spec),
+            auth: spec.auth_secret_ref.clone(),
+            tls: spec.tls.as_ref().map(|tls| own_tls(tls, status)),
+        },
         members,
         observers: observers(pods.clone()),
         nodes: nodes.into_iter().collect(),
         identity: Some(Identity::of(pods, generation)),
         datastore: Some(key.clone()),
-        cpus: None,
-        // What cannot be asked is taken as it is.
+        // A server that cannot be queried is used as it is.
         questioned: protocol(spec) == ServerProtocol::Tcp,
         name: name.clone(),
+        ..ReadyTarget::default()
     }))
 }
 

@@ -36,7 +36,7 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
             namespace: operator_namespace.to_owned(),
             name: format!(
                 "dragstrip-external.{}",
-                digest(&format!("{}:{}", target.host.to_lowercase(), target.port))
+                digest(&format!("{}:{}", target.host.to_lowercase(), target.connection.port))
             ),
         },
     };

@@ -1,4 +1,4 @@
-//! What a decision leads to. Pure.
+//! The steps of a run. Pure.
 
 use crate::trouble::Trouble;
 use dragstrip_crds::run::{FailureStatus, QueueStatus, SetbackStatus};
@@ -7,91 +7,94 @@ use jiff::Timestamp;
 /// Step of a failure that a Required check found.
 pub const REQUIREMENT: &str = "Requirement";
 
-/// What a run waits for.
+/// What a run waits for. Attempts are named by their index.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Waiting {
+    /// Its target to exist.
     TargetMissing(String),
     /// Its target to become ready.
     TargetNotReady {
         /// Whether it is the run's own.
         own: bool,
+        /// Reason of the Datastore's condition.
         reason: String,
+        /// What is missing.
         message: String,
     },
+    /// Its turn.
     Queue(QueueStatus),
-    /// The moment at which it asks for its turn again.
+    /// The next try after a setback.
     Setback(SetbackStatus),
-    /// Its own Leases, which it gave back, to be gone.
+    /// Its own Leases, which it released, to be gone.
     Return,
+    /// The client pods of an attempt to start.
     Clients {
+        /// The attempt.
         attempt: usize,
+        /// What holds them up.
         trouble: Option<Trouble>,
     },
     /// A Job that is being deleted, and its pods, to be gone.
-    Leaving {
-        attempt: usize,
-    },
-    /// A result that is there and cannot be read, or stored, just now.
+    Leaving(usize),
+    /// A result that exists and cannot be read or stored yet.
     Log {
+        /// The attempt.
         attempt: usize,
-        /// What stands in the way.
+        /// What is in the way.
         why: String,
     },
-    Load {
-        attempt: usize,
-    },
-    /// The servers' memory to settle, before it is read once more.
-    Settling {
-        /// Index of the attempt that loaded them.
-        attempt: usize,
-    },
+    /// The load of an attempt to end.
+    Load(usize),
+    /// The memory of the servers that the attempt loaded to settle, before it is read again.
+    Settling(usize),
     /// The pods of a lost attempt to be gone, before its repetition is measured again.
-    Remains {
-        /// Index of the lost attempt.
-        attempt: usize,
-    },
+    Remains(usize),
 }
 
 /// How a run ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
+    /// Every measurement has a usable result.
     Succeeded,
     /// There is no usable result.
     Failed(FailureStatus),
-    /// It was told to stop.
+    /// `spec.cancel` stopped it.
     Cancelled,
 }
 
-/// The next step.
+/// The next step. Attempts are named by their index.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Nothing to do until something changes, or until this instant.
+    /// Do nothing until something changes, or until this instant.
     Wait(Waiting, Option<Timestamp>),
-    /// Make the run's own Datastore.
+    /// Create the run's own Datastore.
     MakeDatastore,
-    /// Delete the run's own Datastore, which is of another declaration: it is made anew.
+    /// Delete the run's own Datastore, which has another declaration; it is created again.
     RemoveDatastore,
+    /// Acquire the Leases.
     TakeTurn,
-    /// Give the turn back and ask again later, since clients cannot start: they have
+    /// Release the turn and retry later, since clients cannot start: they have
     /// not loaded anything, and what they lack must not keep others waiting.
     StandBack {
-        /// Index of the attempt whose Job goes, if it has one.
+        /// The attempt whose Job goes, if it has one.
         attempt: Option<usize>,
+        /// What holds the clients up.
         trouble: Trouble,
     },
-    /// Give back what is held of a turn that others have another part of.
+    /// Release the held part of a turn; other runs hold the rest.
     ReturnTurn,
-    /// Delete the Job of this attempt, which is of another spec.
+    /// Delete the Job of this attempt, which has another spec.
     RemoveOutdated(usize),
-    /// Create the Job of the attempt with this index.
+    /// Create the Job of this attempt.
     CreateJob(usize),
-    /// Fix the start line of this attempt and tell its pods.
+    /// Fix the start line of this attempt and send it to its pods.
     SendStart(usize),
     /// Store the result of this attempt.
     Collect(usize),
-    /// Read the servers' memory after the settle time of this attempt, and store that.
+    /// Read the servers' memory after the settle time of this attempt, and store it.
     ReadMemory(usize),
-    /// Delete the Job of the lost attempt with this index.
+    /// Delete the Job of this lost attempt.
     RemoveLost(usize),
+    /// End the run.
     Finish(Ending),
 }

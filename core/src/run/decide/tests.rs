@@ -87,7 +87,7 @@ fn done() -> AttemptState {
 fn what_comes_after_a_phase_waits_for_the_reading_after_its_settle_time() {
     let run = two_phases();
     let settling = || Observed { settling: Some((0, at(60))), ..observed(done(), AttemptState::Absent) };
-    let waits = Step::Wait(Waiting::Settling { attempt: 0 }, Some(at(60)));
+    let waits = Step::Wait(Waiting::Settling(0), Some(at(60)));
     assert_eq!(
         decide(&run, &settling(), at(59)),
         waits,
@@ -99,7 +99,7 @@ fn what_comes_after_a_phase_waits_for_the_reading_after_its_settle_time() {
     let last = || Observed { settling: Some((1, at(60))), ..observed(done(), done()) };
     assert_eq!(
         decide(&run, &last(), at(0)),
-        Step::Wait(Waiting::Settling { attempt: 1 }, Some(at(60))),
+        Step::Wait(Waiting::Settling(1), Some(at(60))),
         "the last phase has a settle time too"
     );
     let short = Observed { deadline: at(30), ..settling() };
@@ -163,7 +163,7 @@ fn a_run_waits_where_it_must() {
     // 4 s of load, 15 s of watchdog, 30 s for the result.
     assert_eq!(
         decide(&two_phases(), &running, at(6)),
-        Step::Wait(Waiting::Load { attempt: 0 }, Some(at(5 + 4 + 15 + 30)))
+        Step::Wait(Waiting::Load(0), Some(at(5 + 4 + 15 + 30)))
     );
 }
 
@@ -255,7 +255,7 @@ fn twice(attempts: [AttemptState; 4]) -> Step {
 #[test]
 fn a_lost_repetition_is_measured_again_when_nothing_of_it_can_load() {
     use AttemptState::{Absent, Ended};
-    let wait = |until| Step::Wait(Waiting::Remains { attempt: 1 }, Some(until));
+    let wait = |until| Step::Wait(Waiting::Remains(1), Some(until));
     let table = [
         ("its Job goes first", lost(true, None), Absent, Step::RemoveLost(1)),
         ("a pod that may load is awaited", lost(false, None), Absent, wait(at(1800))),
@@ -299,16 +299,21 @@ fn a_target_that_cannot_serve_the_phases_fails_the_run_before_load() {
     assert_eq!(found.step, "Unsuitable");
 }
 
+fn warm_up(run: &mut ValidatedRun, period: &str) {
+    let declared = Arc::make_mut(&mut run.attempts[0].declared);
+    declared.warmup = Some(serde_json::from_value(json!(period)).unwrap());
+}
+
 #[test]
 fn the_watchdog_counts_the_warm_up() {
     let mut run = two_phases();
     assert!((watchdog_seconds(&run, &run.attempts[0]) - 19.0).abs() < 1e-9);
-    run.attempts[0].warmup_seconds = Some(2.0);
+    warm_up(&mut run, "2s");
     assert!((watchdog_seconds(&run, &run.attempts[0]) - 21.0).abs() < 1e-9);
     let published = json!({"bullmq": {"duration": "4s", "mode": "Published", "writers": 1, "readers": 1}});
     run.attempts[0].tool = Arc::new(serde_json::from_value(published).unwrap());
     let once = watchdog_seconds(&run, &run.attempts[0]);
-    run.attempts[0].warmup_seconds = Some(3.0);
+    warm_up(&mut run, "3s");
     let longer = watchdog_seconds(&run, &run.attempts[0]) - once;
     assert!((longer - 2.0).abs() < 1e-9, "the readers of a published phase warm up too: {longer}");
 }
@@ -391,7 +396,7 @@ fn what_is_refused_between_the_phases_of_a_repetition_ends_the_run_and_keeps_its
 }
 
 #[test]
-fn runners_that_nobody_can_reach_give_the_turn_back() {
+fn a_run_whose_runners_are_unreachable_releases_its_turn() {
     let state = AttemptState::AtStartLine { since: at(0) };
     let Step::StandBack { trouble, .. } =
         decide(&two_phases(), &observed(state, AttemptState::Absent), at(60))
@@ -468,7 +473,7 @@ fn another_server_than_the_first_ends_the_run() {
 }
 
 #[test]
-fn a_datastore_deleted_in_mid_run_is_told_as_that() {
+fn the_message_names_a_datastore_that_was_deleted_in_mid_run() {
     let gone = Some("Datastore redis was deleted while the run was under way".to_owned());
     let missing = Observed {
         target: TargetState::Missing("there is no Datastore named redis".into()),
@@ -498,7 +503,7 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
     }
     let loads = AttemptState::Started { start: at(0), unsent: false };
     let step = decide(&two_phases(), &misplaced(loads), at(1));
-    assert!(matches!(step, Step::Wait(Waiting::Load { .. }, _)), "what loads already is measured: {step:?}");
+    assert!(matches!(step, Step::Wait(Waiting::Load(_), _)), "what loads already is measured: {step:?}");
     let queued = Observed { turn: busy(false), ..misplaced(AttemptState::Absent) };
     let step = decide(&two_phases(), &queued, at(1));
     assert!(matches!(step, Step::Wait(Waiting::Queue(_), _)), "{step:?}");
@@ -516,7 +521,7 @@ fn a_damaged_result_ends_the_run_with_its_name() {
 }
 
 #[test]
-fn a_result_that_nobody_can_store_ends_the_run_after_a_while_and_at_once_when_it_is_to_end() {
+fn a_result_that_cannot_be_stored_ends_the_run_after_a_while_and_a_cancelled_run_at_once() {
     let mut run = two_phases();
     let why = "configmaps \"sprint-read-1\" is forbidden: exceeded quota: small";
     let Step::Wait(Waiting::Log { attempt: 1, why: reported }, Some(until)) =
@@ -562,7 +567,7 @@ fn a_failure_that_was_recorded_ends_the_run_whatever_is_found_afterwards() {
 }
 
 #[test]
-fn pods_that_were_not_told_in_time_make_a_lost_repetition_and_no_failed_run() {
+fn pods_that_missed_the_start_command_lose_the_repetition_and_do_not_fail_the_run() {
     let told_late = observed(AttemptState::Started { start: at(0), unsent: true }, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::SendStart(0));
     assert_eq!(decide(&two_phases(), &told_late, at(2)), Step::Collect(0), "others load already");
@@ -573,11 +578,11 @@ fn a_job_of_an_edited_spec_is_made_anew() {
     let outdated = observed(AttemptState::Outdated, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &outdated, at(1)), Step::RemoveOutdated(0));
     let leaving = observed(AttemptState::Leaving, AttemptState::Absent);
-    assert!(matches!(decide(&two_phases(), &leaving, at(1)), Step::Wait(Waiting::Leaving { .. }, _)));
+    assert!(matches!(decide(&two_phases(), &leaving, at(1)), Step::Wait(Waiting::Leaving(_), _)));
     let left = |silent_from, now| {
         decide(&two_phases(), &observed(AttemptState::Left { silent_from }, AttemptState::Absent), at(now))
     };
-    let awaits = |until| Step::Wait(Waiting::Leaving { attempt: 0 }, Some(at(until)));
+    let awaits = |until| Step::Wait(Waiting::Leaving(0), Some(at(until)));
     assert_eq!(left(None, 1), awaits(1800), "the former pods may still write");
     assert_eq!(left(Some(at(75)), 74), awaits(75));
     assert_eq!(left(Some(at(75)), 75), Step::CreateJob(0));

@@ -1,5 +1,4 @@
-//! How a repetition's numbers were checked, which checks could not be made, and
-//! what they found. Pure.
+//! The checks of a repetition's numbers: what they found, and which could not be made. Pure.
 
 use super::failure;
 use crate::run::{
@@ -15,7 +14,7 @@ use dragstrip_results::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a check came to: made, or not and why.
+/// Whether a check was made, or why not.
 type Made = Result<(), &'static str>;
 
 const NO_RESP: &str = "the target does not speak RESP";
@@ -25,13 +24,13 @@ fn check(name: CheckName, made: Made) -> Check {
     Check { name: name.to_string(), state, why: made.err().map(str::to_owned) }
 }
 
-/// The server as every pod saw it; none where one could not ask.
+/// The server as every pod saw it; `None` if one could not query it.
 fn servers(results: &[PodResult]) -> Option<Vec<&ServerRecord>> {
     results.iter().map(|pod| pod.server.as_ref()).collect()
 }
 
-/// Whether one and the same server was measured by all pods. That it was not
-/// restarted under its load each pod's runner made sure of.
+/// Whether all pods measured the same server. Each pod's runner has checked that it did not
+/// restart under its load.
 fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     let Some(servers) = servers(results) else {
         return Ok(Err(NO_RESP));
@@ -51,7 +50,7 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     Ok(Ok(()))
 }
 
-/// The commands that all clients together say they sent.
+/// The commands that all clients together report.
 fn account(results: &[PodResult]) -> Account {
     let mut all = Account::default();
     for pod in results {
@@ -60,7 +59,7 @@ fn account(results: &[PodResult]) -> Account {
     all
 }
 
-/// What the server counted against what all clients counted together, and how exactly.
+/// Compares what the server counted with what all clients counted together.
 fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement), Failure> {
     let not_made = |why| Ok((Err(why), Agreement::Unknown));
     if !compared(&attempt.tool) {
@@ -90,18 +89,17 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
     }
 }
 
-/// Whether somebody counts error replies. That there were none each pod's runner made
-/// sure of: by the tool's account, and by the server's own statistics.
+/// Whether tool or server count error replies; each pod's runner has checked that there were none.
 fn error_replies(attempt: &Attempt, results: &[PodResult]) -> Made {
-    let tells = |server: &ServerRecord| server.after.as_ref().is_some_and(|after| !after.commands.is_empty());
-    let counted = servers(results).is_some_and(|servers| servers.into_iter().all(tells));
+    let counts = |server: &ServerRecord| server.after.as_ref().is_some_and(|it| !it.commands.is_empty());
+    let counted = servers(results).is_some_and(|servers| servers.into_iter().all(counts));
     match &*attempt.tool {
         JobTool::Exec(_) if !counted => Err("neither the tool nor the server is known to count them"),
         _ => Ok(()),
     }
 }
 
-/// Operations that were compared with nothing, where others were.
+/// Operations that could not be compared, if others were.
 fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
     let account = account(results);
     let names = account.others().collect::<Vec<_>>().join(", ");
@@ -122,17 +120,16 @@ pub fn of(attempt: &Attempt, results: &[PodResult]) -> Result<Vec<Check>, Failur
     checks.extend(uncounted(attempt, results));
     checks.push(check(CheckName::ErrorReplies, error_replies(attempt, results)));
     let declared = [
-        (CheckName::Evictions, !attempt.allow_eviction && servers(results).is_some()),
-        (CheckName::MissingKeys, attempt.load.is_some()),
-        (CheckName::LowHitRatio, attempt.minimum_hit_ratio.is_some()),
+        (CheckName::Evictions, !attempt.declared.allow_eviction && servers(results).is_some()),
+        (CheckName::MissingKeys, attempt.declared.load.is_some()),
+        (CheckName::LowHitRatio, attempt.declared.minimum_hit_ratio.is_some()),
         (CheckName::MissingJobs, results.iter().any(|pod| pod.queues.is_some())),
     ];
     checks.extend(declared.into_iter().filter(|(_, made)| *made).map(|(name, _)| check(name, Ok(()))));
     Ok(checks)
 }
 
-/// Which checks the numbers of `run` went through, and which could not be made in
-/// which phases, for people.
+/// The checks of `run`, and in which phases they could not be made, for people.
 pub fn reported(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> String {
     let counted: Vec<_> = counted(run, stored).collect();
     let made = |(attempt, result): &(&Attempt, &RepetitionResult)| {
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_flight_to_every_shard_are_no_disagreement() {
+    fn requests_in_flight_to_every_shard_are_not_a_disagreement() {
         let mut pods = [seen("a", 100, 0, 108), seen("b", 100, 0, 208)];
         for pod in &mut pods {
             pod.tool.connections = 2;
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_are_no_commands_raise_no_alarm_and_are_told() {
+    fn operations_that_are_not_commands_raise_no_alarm_and_are_listed() {
         let mut pod = seen("a", 1000, 0, 1000);
         let job = OperationResult { operation: "add-job".into(), count: 70, ..OperationResult::default() };
         pod.operations.push(job);
@@ -280,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_of_all_commands_is_told_as_the_looser_check_it_is() {
+    fn a_total_of_all_commands_is_shown_as_the_looser_check_that_it_is() {
         let mut total = seen("a", 1000, 0, 0);
         let server = total.server.as_mut().unwrap();
         for (look, processed) in [(&mut server.before, 5), (server.after.as_mut().unwrap(), 1010)] {
@@ -295,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_checked_and_what_not_is_told_over_all_phases() {
+    fn checks_are_listed_over_all_phases() {
         let run = validate(&run(&["write", "read"], 2)).unwrap();
         let stored = run.attempts.iter().filter(|attempt| attempt.measurement == 1).map(|attempt| {
             let mut pod = seen("p", 1000, 0, 1000);

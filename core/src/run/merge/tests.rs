@@ -8,6 +8,7 @@ use crate::{
 use dragstrip_crds::measured::BatchStatistics;
 use dragstrip_results::histogram;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn attempt() -> Attempt {
     validate(&run(&["read"], 1)).unwrap().attempts.remove(0)
@@ -99,7 +100,8 @@ fn loads_that_never_ran_together_are_no_measurement() {
 #[test]
 fn reads_that_find_too_little_are_refused_with_both_figures() {
     let mut declared = attempt();
-    declared.minimum_hit_ratio = Some(0.9);
+    Arc::make_mut(&mut declared.declared).minimum_hit_ratio =
+        Some(serde_json::from_value(serde_json::json!("0.9")).unwrap());
     let reads = |hits, misses| {
         let mut pod = pod_result("a", hits + misses, 1.0, 100);
         pod.operations[0].hits = Some(hits);

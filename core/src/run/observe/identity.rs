@@ -7,17 +7,18 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// StoredResult with each Job and its result, as JSON.
+/// Stored with each Job and its result, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// Generation of the Datastore's spec; absent where the run refers to an address.
+    /// Generation of the Datastore's spec; absent if the run refers to an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// Name and uid of each pod, with how often its containers were restarted.
     pub pods: BTreeSet<String>,
+    /// Image of each container, by digest.
     pub images: BTreeSet<String>,
-    /// What identifies each server process, where it can be asked.
+    /// What identifies each server process that can be queried.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub processes: BTreeSet<String>,
 }
@@ -53,7 +54,7 @@ impl Identity {
         self
     }
 
-    /// What is another now than it was; `None` when it is the same server.
+    /// How the server changed; `None` if it is the same.
     pub fn change_to(&self, now: &Self) -> Option<String> {
         let declared = (self.generation != now.generation).then(|| {
             format!(
@@ -72,7 +73,7 @@ impl Identity {
         (!found.is_empty()).then(|| found.join("; "))
     }
 
-    /// What is another now of its pods, as their statuses tell it: nobody was asked again.
+    /// How its pods changed, by their statuses alone: no server was queried again.
     pub fn pods_changed_to(&self, now: &Self) -> Option<String> {
         self.change_to(&Self {
             generation: self.generation,
@@ -115,13 +116,13 @@ mod tests {
     fn a_restart_shows_without_a_question_to_the_server() {
         let before = identity("u", 0, "sha256:a", "p");
         let seen = |restarts| Identity { generation: None, ..identity("u", restarts, "sha256:a", "") };
-        assert_eq!(before.pods_changed_to(&seen(0)), None, "nobody was asked for its process");
+        assert_eq!(before.pods_changed_to(&seen(0)), None, "its process was not queried");
         assert!(before.pods_changed_to(&seen(1)).unwrap().contains("restarted 1 times"));
         assert!(before.pods_changed_to(&Identity::default()).unwrap().contains("now none"));
     }
 
     #[test]
-    fn every_change_of_a_server_is_told_with_both_values() {
+    fn every_change_of_a_server_is_reported_with_both_values() {
         let first = identity("u", 0, "sha256:a", "p");
         let table = [
             ("a restarted container", identity("u", 1, "sha256:a", "q"), "restarted 1 times"),

@@ -1,5 +1,5 @@
-//! What was observed of a run, whoever observed it: the operator fills it from the apiserver, the
-//! command line from its own processes. From here on both go the same way. Pure.
+//! What was observed of a run: the operator fills it from the API server, the command line from its
+//! own processes. Pure.
 
 use super::{
     state::{AttemptState, Observed, Remains, Turn},
@@ -24,26 +24,30 @@ use std::collections::BTreeMap;
 pub struct JobFacts {
     /// The start line, once it is fixed.
     pub start: Option<Timestamp>,
+    /// Digest of the spec that it measures.
     pub spec_hash: Option<String>,
-    /// The value of a search with which it was made, perhaps by a version that would choose another.
+    /// The value of a search that it measures, even if another version of the operator chose it.
     pub search_value: Option<u64>,
 }
 
-/// Everything that was observed, but for the state of each attempt.
+/// Everything that was observed, without the state of each attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
+    /// The target.
     pub target: TargetState,
+    /// The turn.
     pub turn: Turn,
-    /// Whether the run holds any Lease that it has not given back.
+    /// Whether the run holds a Lease that it has not released.
     pub holds: bool,
-    /// By name, as are the Jobs.
+    /// Jobs by name.
     pub jobs: BTreeMap<String, JobFacts>,
+    /// Stored results by name.
     pub stored: BTreeMap<String, StoredResult>,
     /// What is wrong with stored results that cannot be read.
     pub damaged: Vec<String>,
-    /// Said of a target that was deleted.
+    /// The message if the target was deleted.
     pub target_gone: Option<String>,
-    /// Where servers and clients are, while that is being settled.
+    /// Where servers and clients are, before the load.
     pub placed: Vec<Placed>,
 }
 
@@ -57,7 +61,7 @@ pub fn state_of_stored(failure: Option<&PodFailure>, remains: impl FnOnce() -> R
     }
 }
 
-/// How the server is another than the one that the first result was measured on.
+/// How the server differs from the one that the first result was measured on.
 fn server_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
     let stored: Vec<(&Attempt, &StoredResult)> = run
         .attempts
@@ -72,7 +76,7 @@ fn server_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
     let later = stored.iter().filter_map(|(_, stored)| stored.identity.as_ref()).chain(now);
     let changed = first.and_then(|first| later.into_iter().find_map(|later| first.change_to(later)));
     changed.or_else(|| {
-        // Of an outsider the clients alone learn what it is.
+        // Only the clients learn what an external server is.
         let mut seen =
             stored.iter().filter(|(_, stored)| stored.failure.is_none() && !stored.server_run_ids.is_empty());
         let (first, before) = seen.next()?;
@@ -90,7 +94,7 @@ fn server_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// The name of a measurement, stored or under way, that is of another spec than `run` has now.
+/// The name of a measurement, stored or under way, that has another spec than `run` has now.
 fn spec_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
     let stored = snapshot.stored.iter().map(|(name, stored)| (name, stored.spec_hash.as_deref()));
     let loading = snapshot.jobs.iter().filter(|(_, job)| job.start.is_some());
@@ -99,8 +103,8 @@ fn spec_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
     stored.chain(loading).find(|(_, hash)| other(*hash)).map(|(name, _)| name.clone())
 }
 
-/// The measured attempt whose servers' memory is to be read once more, and when: that
-/// follows from what is stored alone. Of external servers their clients read it.
+/// The measured attempt whose servers' memory is due to be read again, and when: that
+/// follows from stored results alone. Clients read it from external servers.
 fn settling(run: &ValidatedRun, snapshot: &Snapshot) -> Option<(usize, Timestamp)> {
     let pending = |(index, attempt): (usize, &Attempt)| {
         let settle = SignedDuration::try_from_secs_f64(run.settle_seconds(attempt)?).ok()?;
@@ -174,7 +178,6 @@ mod tests {
         };
         let own = Some(run.spec_hash.as_str());
         assert_eq!(of(own, own), None);
-        assert_eq!(of(None, None), None, "a former version told nothing");
         assert_eq!(of(Some("other"), own).as_deref(), Some("sprint-write-1"));
         assert_eq!(of(own, Some("other")).as_deref(), Some("sprint-read-1"));
     }
@@ -212,7 +215,7 @@ mod tests {
             failure: lost("p").failure.map(|failure| PodFailure { pod: "p".into(), failure }),
             ..stored()
         };
-        assert_eq!(due(&declared, failed), None, "nothing is shown of it");
+        assert_eq!(due(&declared, failed), None, "its figures are not shown");
         declared.spec.target =
             serde_json::from_value(json!({"external": {"address": "redis:6379"}})).unwrap();
         assert_eq!(due(&declared, stored()), None, "its client has read it");
@@ -236,7 +239,7 @@ mod tests {
         assert_eq!(
             changed(vec![outsider("a"), StoredResult::default()]),
             None,
-            "what is not known is not held against it"
+            "an unknown id is not a change"
         );
     }
 }

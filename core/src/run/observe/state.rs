@@ -9,10 +9,12 @@ use jiff::Timestamp;
 /// Whose turn it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Turn {
+    /// This run holds all its Leases.
     Held,
     /// Nobody's.
     #[default]
     Free,
+    /// Other runs hold a part of what this run needs.
     Busy {
         /// Whose, and this run's place.
         queue: QueueStatus,
@@ -28,7 +30,7 @@ pub enum Turn {
 pub struct Remains {
     /// Whether its Job is there and is not being deleted.
     pub job: bool,
-    /// From when on none of its pods sends load any more; `None` when only an event can tell.
+    /// When the last of its pods stops sending load; `None` if only an event will say so.
     pub silent_from: Option<Timestamp>,
 }
 
@@ -39,17 +41,21 @@ pub enum AttemptState {
     Absent,
     /// Its Job is gone, and pods of it may still load.
     Left {
-        /// From when on none of them does; `None` when only an event can tell.
+        /// When the last of them stops; `None` if only an event will say so.
         silent_from: Option<Timestamp>,
     },
     /// Its Job exists; not all pods are at the start line.
     Starting {
+        /// What holds its pods up.
         trouble: Option<Trouble>,
-        /// Since when, as far as anybody can tell.
+        /// Since when, as far as known.
         since: Timestamp,
     },
     /// All pods wait at the start line.
-    AtStartLine { since: Timestamp },
+    AtStartLine {
+        /// Since when.
+        since: Timestamp,
+    },
     /// Its Job is of another spec than the run has now.
     Outdated,
     /// Its Job is being deleted.
@@ -58,7 +64,7 @@ pub enum AttemptState {
     Started {
         /// When it is or was.
         start: Timestamp,
-        /// Whether a pod still has to be told.
+        /// Whether a pod has not received it.
         unsent: bool,
     },
     /// The Job, or every pod of it, has ended, or the Job is gone after load was started; its
@@ -68,6 +74,7 @@ pub enum AttemptState {
     Stored(Option<PodFailure>),
     /// It is stored that a client was lost.
     Lost {
+        /// How the client was lost.
         failure: PodFailure,
         /// What must be gone before the repetition is measured again.
         remains: Remains,
@@ -77,6 +84,7 @@ pub enum AttemptState {
 /// All that a decision rests on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
+    /// The target.
     pub target: TargetState,
     /// The turn; looked at only for a target that is ready.
     pub turn: Turn,
@@ -97,7 +105,7 @@ pub struct Observed {
     pub target_gone: Option<String>,
     /// Which measurement is of another spec than the run has now.
     pub spec_changed: Option<String>,
-    /// The failure that has ended the run already, of which the status tells.
+    /// The failure in the status, which has ended the run already.
     pub ended: Option<FailureStatus>,
     /// What is wrong with stored results that cannot be read.
     pub damaged: Vec<String>,

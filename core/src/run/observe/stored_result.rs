@@ -1,6 +1,6 @@
 //! A stored result, as far as its metadata tells: enough to decide on. Pure.
 
-use super::{connection::Connection, identity::Identity};
+use super::{identity::Identity, target::Connection};
 use crate::labels;
 use dragstrip_results::{result::PodFailure, search::SearchPoint, stored};
 use jiff::Timestamp;

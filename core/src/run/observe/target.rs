@@ -15,7 +15,9 @@ use std::net::SocketAddr;
 /// A Datastore, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DatastoreKey {
+    /// Its namespace.
     pub namespace: String,
+    /// Its name.
     pub name: String,
 }
 
@@ -23,72 +25,92 @@ pub struct DatastoreKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetTls {
-    /// What the runner is told.
+    /// What the runner needs.
     pub job: JobTls,
+    /// Secret with the authority that signed the server's certificate.
     pub authority_secret: Option<String>,
     /// Secret with the clients' tls.crt and tls.key.
     pub client_secret: Option<String>,
 }
 
-/// A target that clients can be sent to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReadyTarget {
-    /// The Datastore's name, or the external address.
-    pub name: String,
-    /// Host name or IP address.
-    pub host: String,
+/// How clients reach the servers of a target. Stored as JSON with a run's Jobs and results: while the
+/// run holds a Datastore its declaration may be edited, and its servers stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Connection {
+    /// Port of the server.
     pub port: u16,
     /// Whether it is a cluster.
     pub cluster: bool,
     /// Whether it is one server that says it is in cluster mode.
     pub emulated_cluster: bool,
+    /// What the server speaks.
     pub protocol: ServerProtocol,
-    pub username: Option<String>,
+    /// Where the password is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<SecretKeyReference>,
+    /// How connections are encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TargetTls>,
-    /// What the server says of itself; absent for external targets, whose runner
-    /// asks, and for those that cannot be asked.
+}
+
+/// A target that clients can be sent to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadyTarget {
+    /// The Datastore's name, or the external address.
+    pub name: String,
+    /// Host name or IP address.
+    pub host: String,
+    /// How clients reach its servers.
+    pub connection: Connection,
+    /// The user that clients log in as.
+    pub username: Option<String>,
+    /// What the server reports; absent for external targets, which the runner queries, and for
+    /// targets that cannot be queried.
     pub truth: Option<ServerTruth>,
-    /// Every server, where there are several.
+    /// Every server, if there are several.
     pub members: Vec<JobMember>,
-    /// Where the observers beside its servers listen; none of an external target.
+    /// Where the observers beside its servers listen; none for an external target.
     pub observers: Vec<SocketAddr>,
-    /// What it is; absent for an outsider, of whom only its clients learn something.
+    /// What it is; absent for an external server, which only its clients see.
     pub identity: Option<Identity>,
-    /// Nodes it runs on, in a fixed order; empty where they are not known.
+    /// Nodes it runs on, in a fixed order; empty if unknown.
     pub nodes: Vec<String>,
-    /// The Datastore that it is, however it is addressed; absent for an outsider.
+    /// The Datastore that it is, whatever its address; absent for an external server.
     pub datastore: Option<DatastoreKey>,
-    /// The CPUs that the server that was asked may run on.
+    /// The CPUs that the server may run on.
     pub cpus: Option<CpuSetRecord>,
-    /// Whether its server was asked, or cannot be.
+    /// Whether its server was queried, or cannot be.
     pub questioned: bool,
 }
 
 /// The target as it was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum TargetState {
-    /// It was not looked at: an attempt is under way.
+    /// It was not observed: an attempt is under way.
     #[default]
     NotConsulted,
     /// The Datastore named does not exist.
     Missing(String),
-    /// The run's own Datastore is still to be made.
+    /// The run's own Datastore does not exist yet.
     ToBeMade,
-    /// The run's own Datastore was made of another declaration than the run has now.
+    /// The run's own Datastore has another declaration than the run has now.
     Outdated,
-    /// A Datastore that the run would have to make exists and belongs to somebody else.
+    /// A Datastore with the name of the run's own exists and is not the run's.
     NameTaken(String),
     /// It exists and is not ready.
     NotReady {
         /// Whether it is the run's own.
         own: bool,
+        /// Reason of its condition.
         reason: String,
+        /// What is missing.
         message: String,
     },
     /// The running server is not what was declared.
     Disagrees(String),
-    /// It cannot serve what the phases ask of it.
+    /// It cannot serve what the phases send.
     Unsuitable(String),
+    /// Clients can be sent to it.
     Ready(Box<ReadyTarget>),
 }

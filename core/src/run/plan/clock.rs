@@ -1,11 +1,11 @@
-//! The clock of `spec.timeout`: it stands while the run waits for other runs. Pure.
+//! The clock of `spec.timeout`: it stops while the run waits for other runs. Pure.
 
 use dragstrip_crds::run::ClockStatus;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// When `timeout` is over if the clock goes on running; a clock that stands has its
-/// rest from `now` on. Without a clock it has been running since the run was `created`.
+/// When `timeout` ends if the clock keeps running; a stopped clock has its rest from `now` on.
+/// Without a clock it has been running since the run was `created`.
 pub fn deadline(
     clock: Option<&ClockStatus>,
     created: Timestamp,

@@ -1,17 +1,18 @@
 //! How long parts of a measurement may take. Pure.
 
 use crate::run::validate::attempt::{Attempt, ValidatedRun};
+use dragstrip_crds::units::Period;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// Time a runner has after its watchdog to write its result before it counts as lost.
 pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
-/// From the order to the earliest start of a tool: time for every pod to be told.
+/// From the start command to the earliest start of a tool, so that it reaches every pod.
 const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
-/// Time for each further pod to be told.
+/// Time for each further pod.
 const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
-/// How much longer than the load may last at most they sample, in seconds: for the start
-/// line to come, and the result to be collected.
+/// How long observers sample beyond the longest load, in seconds: until the start line, and until
+/// the result is collected.
 const SPARE_SECONDS: f64 = 60.0;
 
 /// Seconds after the start line at which the runner kills the tool.
@@ -19,14 +20,15 @@ pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
     attempt.tool.planned_seconds().map_or_else(
         || run.spec.timeout.seconds(),
         |planned| {
-            let warmup = attempt.warmup_seconds.unwrap_or(0.0) * f64::from(attempt.tool.stages());
+            let warmup = attempt.declared.warmup.as_ref().map_or(0.0, Period::seconds)
+                * f64::from(attempt.tool.stages());
             warmup + planned + attempt.tool.wind_down_seconds()
         },
     )
 }
 
-/// Time between the order and the start line for so many pods, whose tool is
-/// started `head_start` before the line.
+/// Time between the start command and the start line for so many pods, whose tool
+/// starts `head_start` before the line.
 pub fn lead(pods: u32, head_start: Duration) -> SignedDuration {
     let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
     START_LEAD + head_start + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
@@ -56,7 +58,7 @@ mod tests {
     use crate::{fixtures, run::validate::validate};
 
     #[test]
-    fn more_pods_get_more_time_to_be_told() {
+    fn more_pods_get_more_time_for_the_start_command() {
         assert_eq!(lead(1, Duration::from_secs(1)), SignedDuration::from_millis(1500));
         assert_eq!(lead(101, Duration::from_secs(4)), SignedDuration::from_millis(5500));
     }

@@ -13,39 +13,29 @@ use dragstrip_crds::{
 use dragstrip_results::{protocol::JobTool, search::SearchPoint};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// `value` within what the fields of a tool hold.
-fn field(value: u64) -> i32 {
-    i32::try_from(value).unwrap_or(i32::MAX)
-}
-
-/// The open loop of `search` with so many operations per second.
-fn open_loop(search: &SearchSpec, rate: u64) -> OpenLoopSpec {
-    OpenLoopSpec { operations_per_second: i64::try_from(rate).unwrap_or(i64::MAX), arrival: search.arrival }
+/// Gives `tool` an open loop with so many operations per second; the schema admits it for loadgen alone.
+fn set_rate(search: &SearchSpec, tool: &mut JobTool, rate: u64) {
+    if let JobTool::Loadgen(spec) = tool {
+        let operations_per_second = i64::try_from(rate).unwrap_or(i64::MAX);
+        spec.rate = Some(OpenLoopSpec { operations_per_second, arrival: search.arrival });
+    }
 }
 
 /// `tool` and the number of client pods with `search` raised to `value`.
 pub fn raised(search: &SearchSpec, tool: &JobTool, pods: u32, value: u64) -> (JobTool, u32) {
     let (mut tool, mut pods) = (tool.clone(), pods);
+    let number = i32::try_from(value).unwrap_or(i32::MAX);
     match (search.raise, &mut tool) {
         (Raise::Pods, _) => pods = u32::try_from(value).unwrap_or(u32::MAX),
-        (Raise::Connections, JobTool::Loadgen(spec)) => spec.connections_per_thread = field(value),
-        (Raise::Connections, JobTool::Memtier(spec)) => spec.connections_per_thread = field(value),
-        (Raise::Pipeline, JobTool::Loadgen(spec)) => spec.pipeline = field(value),
-        (Raise::Pipeline, JobTool::Memtier(spec)) => spec.pipeline = field(value),
-        (Raise::Rate, JobTool::Loadgen(spec)) => spec.rate = Some(open_loop(search, value)),
-        // Refused before: nothing of theirs can be raised.
-        (Raise::Rate, JobTool::Memtier(_)) | (_, JobTool::Bullmq(_) | JobTool::Exec(_)) => {}
+        (Raise::Rate, tool) => set_rate(search, tool, value),
+        (Raise::Connections, JobTool::Loadgen(spec)) => spec.connections_per_thread = number,
+        (Raise::Connections, JobTool::Memtier(spec)) => spec.connections_per_thread = number,
+        (Raise::Pipeline, JobTool::Loadgen(spec)) => spec.pipeline = number,
+        (Raise::Pipeline, JobTool::Memtier(spec)) => spec.pipeline = number,
+        // The schema admits no search with them.
+        (_, JobTool::Bullmq(_) | JobTool::Exec(_)) => {}
     }
     (tool, pods)
-}
-
-/// `tool` as an open loop with so many operations per second.
-fn at_rate(search: &SearchSpec, mut tool: JobTool, rate: u64) -> JobTool {
-    // Other tools have none: refused before.
-    if let JobTool::Loadgen(spec) = &mut tool {
-        spec.rate = Some(open_loop(search, rate));
-    }
-    tool
 }
 
 /// The rate at a share of the throughput found: at least one request for each of so many pods.
@@ -56,32 +46,18 @@ fn rate_at(share: f64, throughput: f64, pods: u32) -> u64 {
     rate.max(u64::from(pods))
 }
 
-/// What is known of a run's attempts beside its spec.
-struct Known<'a> {
-    stored: &'a BTreeMap<String, StoredResult>,
-    jobs: &'a BTreeMap<String, JobFacts>,
-}
-
-impl Known<'_> {
-    /// The value with which the Job of this name was made, perhaps by a version that would choose another.
-    fn of_job(&self, name: &str) -> Option<u64> {
-        self.jobs.get(name)?.search_value
-    }
-}
-
 /// The value that `attempt` measures after `points`, and the tool and pods with it; `None`
-/// where it is not needed. A Job that exists is measured, whatever made it.
+/// if the search does not need it. A Job that exists has the value `of_job` and is measured,
+/// even if another version of the operator would choose another value.
 fn measures(
     search: &SearchSpec,
     attempt: &Attempt,
-    share: Option<f64>,
     points: &[SearchPoint],
-    known: &Known<'_>,
+    of_job: Option<u64>,
 ) -> Option<(u64, JobTool, u32)> {
-    let of_job = known.of_job(&attempt.name);
     let with = |value| raised(search, &attempt.tool, attempt.pods, value);
     let next = next(search, points);
-    let Some(share) = share else {
+    let Some(share) = attempt.point.as_ref().and_then(|point| point.share) else {
         let value = match next {
             Next::Measure(value) => of_job.unwrap_or(value),
             Next::Done(_) => of_job?,
@@ -93,69 +69,66 @@ fn measures(
         Next::Done(Some(knee)) => knee.point,
         _ => of_job.and_then(|_| so_far(search, points))?,
     };
-    let (tool, pods) = with(points[best].value);
+    let (mut tool, pods) = with(points[best].value);
     let rate = of_job.unwrap_or_else(|| rate_at(share, points[best].operations_per_second, pods));
-    Some((rate, at_rate(search, tool, rate), pods))
+    set_rate(search, &mut tool, rate);
+    Some((rate, tool, pods))
 }
 
-/// Gives the points of `run`'s searches what is known so far: their value, and the tool
-/// and pods with it. Those that are not needed are skipped.
+/// Gives each point of `run`'s searches its value, tool and pods, as far as the points before it
+/// are stored. Points that the search does not need are skipped.
 pub fn settle(
     run: &mut ValidatedRun,
     stored: &BTreeMap<String, StoredResult>,
     jobs: &BTreeMap<String, JobFacts>,
 ) {
-    let known = Known { stored, jobs };
     let same = |a: &Attempt, b: &Attempt| {
         (a.repetition, a.measurement, a.phase_index) == (b.repetition, b.measurement, b.phase_index)
     };
     for attempts in run.attempts.chunk_by_mut(same) {
-        if let Some(search) = &run.spec.phases[attempts[0].phase_index].search {
-            settle_phase(search, attempts, &known);
+        let phase = Arc::clone(&attempts[0].declared);
+        if let Some(search) = &phase.search {
+            settle_phase(search, attempts, stored, jobs);
         }
     }
 }
 
 /// The same for the `attempts` of one search.
-fn settle_phase(search: &SearchSpec, attempts: &mut [Attempt], known: &Known<'_>) {
+fn settle_phase(
+    search: &SearchSpec,
+    attempts: &mut [Attempt],
+    stored: &BTreeMap<String, StoredResult>,
+    jobs: &BTreeMap<String, JobFacts>,
+) {
     let mut points: Vec<SearchPoint> = Vec::new();
     let mut rest = attempts.iter_mut();
     for attempt in rest.by_ref() {
-        let share = attempt.point.as_ref().and_then(|point| point.share);
-        let value = match known.stored.get(&attempt.name) {
+        let of_job = jobs.get(&attempt.name).and_then(|job| job.search_value);
+        let (value, open) = match stored.get(&attempt.name) {
             Some(StoredResult { failure: None, point: Some(measured), .. }) => {
-                if share.is_none() {
-                    points.push(measured.clone());
-                }
-                Some(measured.value)
+                points.extend(measured.share.is_none().then(|| measured.clone()));
+                (Some(measured.value), false)
             }
             // A search that lacks one of its points goes no further.
             Some(_) => break,
-            None => match measures(search, attempt, share, &points, known) {
+            None => match measures(search, attempt, &points, of_job) {
                 Some((value, tool, pods)) => {
-                    attempt.settle(value, tool, pods);
-                    // What comes after an open point is not known yet.
-                    return;
+                    (attempt.tool, attempt.pods) = (Arc::new(tool), pods);
+                    (Some(value), true)
                 }
-                None => None,
+                None => (None, false),
             },
         };
         attempt.skipped = value.is_none();
         if let Some(point) = &mut attempt.point {
             point.value = value;
         }
+        // The values after an open point are not known yet.
+        if open {
+            return;
+        }
     }
     rest.for_each(|attempt| attempt.skipped = true);
-}
-
-impl Attempt {
-    fn settle(&mut self, value: u64, tool: JobTool, pods: u32) {
-        if let Some(point) = &mut self.point {
-            point.value = Some(value);
-        }
-        self.tool = Arc::new(tool);
-        self.pods = pods;
-    }
 }
 
 #[cfg(test)]

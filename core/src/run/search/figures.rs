@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_value_beyond_the_bound_is_told_with_the_remedy() {
+    fn a_first_value_beyond_the_bound_is_reported_with_the_remedy() {
         let phase = measured(&searching(search(&json!({"p99": "50us"})), 1), usize::MAX);
         let found = phase.search.unwrap();
         assert_eq!((found.knee, found.rates.len(), found.points.len()), (None, 0, 1));

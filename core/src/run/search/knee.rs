@@ -39,8 +39,8 @@ fn complete(value: i64) -> u64 {
     value.unsigned_abs()
 }
 
-/// Whether the bound is one of throughput gained. A rate that the server follows gains
-/// all of what is added to it: there following is the bound.
+/// The smallest growth of throughput, if that is the bound. With an open loop it is not: a server
+/// that follows the rate gains all that is added.
 fn by_gain(spec: &SearchSpec) -> Option<f64> {
     spec.until.gain.as_ref().filter(|_| spec.raise != Raise::Rate).map(|gain| 1.0 + gain.value())
 }
@@ -51,12 +51,12 @@ fn beyond(spec: &SearchSpec, point: &SearchPoint) -> Option<KneeReason> {
         return Some(KneeReason::NotFollowed);
     }
     let bound = spec.until.p99.as_ref()?.milliseconds();
-    // A tool that tells no p99 shows nothing that is within the bound.
+    // Without a p99 no point is within the bound.
     (!point.p99_milliseconds.is_some_and(|p99| p99 <= bound)).then_some(KneeReason::P99)
 }
 
-/// Whether raising from `before` to `after` added less than `least` (1.02 for 2%) asks of
-/// a doubling; of less than a doubling less is asked.
+/// Whether raising from `before` to `after` added less than `least` (1.02 for 2%) demands of
+/// a doubling, in proportion.
 fn levels_off(before: &SearchPoint, after: &SearchPoint, least: f64) -> bool {
     let doublings = (after.value as f64 / before.value as f64).log2();
     after.operations_per_second < before.operations_per_second * least.powf(doublings)
@@ -76,8 +76,8 @@ fn broken(spec: &SearchSpec, points: &[SearchPoint]) -> Option<(usize, Bracket)>
 }
 
 /// Index of the point that shows that throughput levels off at the point with index
-/// `level`. The next but one must show it too, where there may be one: one measurement
-/// that was disturbed is no level.
+/// `level`. The next but one must show it too, if there may be one: a single disturbed
+/// measurement does not count.
 fn level_until(spec: &SearchSpec, points: &[SearchPoint], level: usize, least: f64) -> Option<usize> {
     let shows =
         |index: usize| points.get(index).is_some_and(|after| levels_off(&points[level], after, least));

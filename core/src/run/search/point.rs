@@ -7,9 +7,9 @@ use dragstrip_crds::run::{PhaseSpec, Raise};
 pub struct Point {
     /// Which, from 1; shares are counted by themselves.
     pub number: u32,
-    /// Share of the throughput found, of the points after a search.
+    /// Share of the throughput found, for the points after a search.
     pub share: Option<f64>,
-    /// The value, or of a share the operations per second; `None` until the points before have told it.
+    /// The value, or the operations per second of a share; `None` until the points before are stored.
     pub value: Option<u64>,
 }
 

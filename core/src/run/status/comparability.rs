@@ -1,13 +1,13 @@
-//! What was measured, on what and with what, as it was seen: what two runs must have in
-//! common to be compared, and what must be known to measure them again. Pure.
+//! What was measured, on which machines and with which software: what two runs must have in
+//! common to be compared, and what is needed to measure them again. Pure.
 
-use super::figures::Results;
+use super::figures::{Figures, Results};
 use crate::{digest::digest, run::validate::attempt::ValidatedRun};
 use dragstrip_crds::run::{ComparabilityStatus, Fact, NodeStatus, ProvenanceStatus, TargetStatus};
 use dragstrip_results::{result::EnvironmentRecord, usage::ContainerUsage, verdict::placed::Placed};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values by the fact's name. One that nobody knows is none.
+/// Values by the fact's name; unknown values are left out.
 #[derive(Default)]
 struct Facts(BTreeMap<String, BTreeSet<String>>);
 
@@ -27,19 +27,17 @@ impl Facts {
     }
 }
 
-/// The record of `run`, from its stored `results` and what its status tells of its `target`,
-/// its `nodes` and of where these are.
+/// The record of `run`, from its stored `results` and what its status shows of its `target` and nodes.
 pub(super) fn comparability(
     run: &ValidatedRun,
     results: &Results,
     target: &TargetStatus,
-    nodes: &[NodeStatus],
-    placed: &[Placed],
+    figures: &Figures,
 ) -> ComparabilityStatus {
     let mut facts = Facts::default();
     server(&mut facts, run, results, target);
     client(&mut facts, run, results);
-    machines(&mut facts, nodes, placed);
+    machines(&mut facts, &figures.nodes, &figures.placed);
     for phase in &run.spec.phases {
         // A spec that came as JSON has a JSON form.
         let declared = digest(&serde_json::to_string(phase).unwrap_or_default());
@@ -72,7 +70,7 @@ fn server(facts: &mut Facts, run: &ValidatedRun, results: &Results, target: &Tar
     for seen in environments(results) {
         seen.server_images.iter().for_each(|image| facts.add("server.images", Some(image)));
         facts.add("server.declaration", seen.server_declaration.as_ref());
-        // Of an external server nobody knows it.
+        // The network of an external server is unknown.
         let known = run.spec.target.external.is_none();
         facts.add("server.network", known.then(|| network(seen.server_host_network)));
     }
@@ -95,11 +93,9 @@ fn client(facts: &mut Facts, run: &ValidatedRun, results: &Results) {
     }
 }
 
-/// Without a limit a container has all CPUs of its machine.
+/// The CPU limit of a container, which has all CPUs of its machine without one; `None` if nobody read it.
 fn cpu_limit(usage: &ContainerUsage) -> Option<String> {
-    // What was not looked at has no length.
-    let seen = usage.cgroup.is_some();
-    seen.then(|| usage.cpu_limit.map_or_else(|| "none".to_owned(), |cpus| cpus.to_string()))
+    usage.cgroup.is_some().then(|| usage.cpu_limit.map_or_else(|| "none".to_owned(), |cpus| cpus.to_string()))
 }
 
 fn machines(facts: &mut Facts, nodes: &[NodeStatus], placed: &[Placed]) {
@@ -121,7 +117,7 @@ fn machines(facts: &mut Facts, nodes: &[NodeStatus], placed: &[Placed]) {
     }
 }
 
-/// What else must be known to measure `run` again.
+/// What else is needed to measure `run` again.
 pub(super) fn provenance(run: &ValidatedRun, results: &Results) -> ProvenanceStatus {
     let all = |pick: fn(&EnvironmentRecord) -> &BTreeSet<String>| -> Vec<String> {
         let images: BTreeSet<&String> = environments(results).flat_map(pick).collect();
@@ -166,7 +162,8 @@ mod tests {
             serves: true,
             ..NodeStatus::default()
         };
-        comparability(&run, &stored.collect(), &target, &[node], &[])
+        let figures = Figures { nodes: vec![node], ..Figures::default() };
+        comparability(&run, &stored.collect(), &target, &figures)
     }
 
     #[test]

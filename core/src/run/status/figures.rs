@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Results by name, as far as a summary needs them.
 pub type Results = BTreeMap<String, RepetitionResult>;
 
-/// What the status shows of the results: of whole ones that were read just now, else as it was.
+/// What the status shows of the results: from those just read, else as it was.
 #[derive(Default)]
 pub struct Figures {
     pub phases: Vec<PhaseStatus>,
@@ -45,7 +45,7 @@ impl Figures {
     }
 }
 
-/// The server's own account as an external target's clients got it.
+/// What an external server reported to its clients.
 fn truth_from(stored: &Results) -> Option<ServerTruth> {
     let servers = stored.values().flat_map(|result| &result.pods).filter_map(|pod| pod.server.as_ref());
     servers.map(|server| server.truth.clone()).next()
@@ -113,7 +113,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn the_nodes_of_every_stored_measurement_are_told_once_with_their_instance_types() {
+    fn the_nodes_of_every_stored_measurement_are_listed_once_with_their_instance_types() {
         let measured = |nodes: Value| -> RepetitionResult {
             serde_json::from_value(json!({
                 "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": nodes
@@ -156,6 +156,6 @@ mod tests {
         assert_eq!((of("SameZone").status, of("SameZone").reason), (Some(false), "Label"));
         assert!(of("SameZone").message.contains("c in z2"), "{}", of("SameZone").message);
         assert_eq!(of("IoUring").status, Some(true));
-        assert_eq!(of("ExclusiveCPUs").status, None, "nobody told of CPUs");
+        assert_eq!(of("ExclusiveCPUs").status, None, "no CPUs were reported");
     }
 }

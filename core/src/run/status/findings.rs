@@ -37,7 +37,7 @@ pub(super) fn target_finding(step: &Step) -> Option<Finding> {
         Step::Finish(Ending::Failed(failure)) if failure.step == "Unsuitable" => {
             Finding::no(TARGET_READY, "Unsuitable", failure.message.clone())
         }
-        Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _)
+        Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load(_), _)
         | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is ready"),
         _ => return None,
     })
@@ -54,10 +54,10 @@ pub(super) fn clients_finding(step: &Step) -> Option<Finding> {
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) | Step::CreateJob(_) => {
             Finding::no(CLIENTS_READY, STARTING, "client pods are starting")
         }
-        Step::Wait(Waiting::Remains { .. }, _) => {
+        Step::Wait(Waiting::Remains(_), _) => {
             Finding::no(CLIENTS_READY, "Lost", "a client pod or its node was lost")
         }
-        Step::Wait(Waiting::Load { .. }, _) => {
+        Step::Wait(Waiting::Load(_), _) => {
             Finding::yes(CLIENTS_READY, "Started", "all client pods were at the start line")
         }
         _ => return None,
@@ -98,7 +98,7 @@ pub(super) fn end_findings(
     }
 }
 
-/// Conditions of where servers and clients are: as `measured`, else as seen before the load.
+/// Conditions of where servers and clients are: as `measured`, else as observed before the load.
 pub(super) fn placed_findings(measured: &[Placed], before: &[Placed]) -> Vec<Finding> {
     let known = |one: &&Placed| measured.iter().all(|other| other.check != one.check);
     let finding = |one: &Placed| {

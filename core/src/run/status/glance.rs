@@ -6,9 +6,8 @@ use dragstrip_crds::{
 };
 use dragstrip_results::result::TOTAL;
 
-/// The headline of `spec` when `phases` were measured: of the phase that it names; else of
-/// the last with a throughput, since what fills the server comes first and what is asked of
-/// it last.
+/// The headline of `spec` when `phases` were measured: the phase that it names, else the last with a
+/// throughput, since phases that fill the server come first.
 pub(super) fn headline(spec: &BenchmarkRunSpec, phases: &[PhaseStatus]) -> Option<Headline> {
     let phase = match &spec.headline {
         Some(name) => phases.iter().find(|phase| phase.name == *name),

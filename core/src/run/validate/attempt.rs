@@ -1,7 +1,7 @@
 //! A run that can be decided on, and why another one cannot. Pure.
 
 use crate::{lease::Holder, run::search::point::Point};
-use dragstrip_crds::{BenchmarkRunSpec, run::PhaseSpec, workload::LoadSpec};
+use dragstrip_crds::{BenchmarkRunSpec, run::PhaseSpec};
 use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub enum Invalid {
 pub struct Attempt {
     /// Position of the phase in the spec.
     pub phase_index: usize,
+    /// Name of the phase.
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
@@ -29,15 +30,11 @@ pub struct Attempt {
     pub measurement: u32,
     /// Name of its Job and its ConfigMap.
     pub name: String,
-    pub flush: bool,
-    pub load: Option<LoadSpec>,
-    /// Load of the same kind before the measured part, in seconds.
-    pub warmup_seconds: Option<f64>,
-    /// Share of reads that must find their key, from 0 to 1.
-    pub minimum_hit_ratio: Option<f64>,
-    /// Whether the server may evict keys while the load runs.
-    pub allow_eviction: bool,
+    /// What the phase declares.
+    pub declared: Arc<PhaseSpec>,
+    /// The tool with its settings.
     pub tool: Arc<JobTool>,
+    /// How many client pods load together.
     pub pods: u32,
     /// Which point of its phase's search it is.
     pub point: Option<Point>,
@@ -45,13 +42,26 @@ pub struct Attempt {
     pub skipped: bool,
 }
 
+impl Attempt {
+    /// Its point and its measurement, for people: `, point 5 (16 connections per thread), measurement 2`.
+    pub fn details(&self) -> String {
+        let point = self.point.as_ref().zip(self.declared.search.as_ref());
+        let point = point.map(|(point, search)| format!(", {}", point.reported(search.raise)));
+        let again = (self.measurement > 1).then(|| format!(", measurement {}", self.measurement));
+        point.unwrap_or_default() + &again.unwrap_or_default()
+    }
+}
+
 /// A run that can be decided on.
 #[derive(Debug, Clone)]
 pub struct ValidatedRun {
     /// Name, namespace and uid: also how it holds a Lease.
     pub holder: Holder,
+    /// Generation of the spec.
     pub generation: i64,
+    /// When the object was created.
     pub created: Timestamp,
+    /// The declaration.
     pub spec: BenchmarkRunSpec,
     /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
     /// `thresholds` and `headline`.
@@ -85,7 +95,7 @@ impl ValidatedRun {
 
     /// How long after the load of `attempt` its servers' memory is read once more, in seconds.
     pub fn settle_seconds(&self, attempt: &Attempt) -> Option<f64> {
-        self.spec.phases[attempt.phase_index].memory.as_ref().map(|memory| memory.settle.seconds())
+        attempt.declared.memory.as_ref().map(|memory| memory.settle.seconds())
     }
 
     /// Whether the attempt with `index` is the first of its measurement.

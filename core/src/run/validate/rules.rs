@@ -7,7 +7,7 @@ use crate::{
 };
 use dragstrip_crds::{
     BenchmarkRunSpec,
-    datastore::{DatastoreSpec, Engine, ServerProtocol},
+    datastore::{DatastoreSpec, ServerProtocol},
     run::{ClientsSpec, PhaseSpec, Raise},
     units::thousands,
     workload::{MemtierSpec, memtier_options},
@@ -17,10 +17,7 @@ use std::collections::BTreeMap;
 
 /// The protocol that a declared Datastore speaks.
 pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
-    match (datastore.engine, &datastore.custom) {
-        (Engine::Custom, Some(custom)) => custom.protocol,
-        _ => ServerProtocol::Resp,
-    }
+    datastore.custom.as_ref().map_or(ServerProtocol::Resp, |custom| custom.protocol)
 }
 
 /// What a target that does not speak RESP cannot do for `phase`, with the remedy.
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_remedy() {
+    fn each_mistake_is_refused_with_its_remedy() {
         let memtier = json!({"memtier": {"testTime": "2s"}});
         let loadgen = json!({"loadgen": {"duration": "2s"}});
         let bullmq = json!({"bullmq": {"duration": "2s"}});
@@ -312,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_of_ones_own_are_no_fewer_than_load_threads_and_declared_for_other_tools() {
+    fn exclusive_cpus_are_at_least_the_load_threads_and_declared_for_other_tools() {
         let reported = |phase: Value, clients: Value| {
             let mut phase = phase;
             phase["name"] = json!("p");

@@ -87,7 +87,7 @@ fn what_is_excluded_is_not_measured() {
 }
 
 #[test]
-fn a_path_that_no_run_has_is_told_with_the_near_misses() {
+fn a_path_that_no_run_has_is_refused_with_similar_paths() {
     let reported = refusal(|spec| spec["axes"][1]["paths"] = json!(["/phases/0/memtier/pipelin"]));
     assert_eq!(
         reported,
@@ -101,7 +101,7 @@ fn a_path_that_no_run_has_is_told_with_the_near_misses() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let reported = refusal(|spec| {
         spec["axes"][0]["paths"] = json!(["/target/datastore/treads"]);
         spec["axes"][1]["values"] = json!([{"value": 1}, {"value": 1}, {}, {"value": {"a": 1}}]);
@@ -114,7 +114,7 @@ fn everything_that_is_wrong_is_told_at_once() {
         "spec.axes[pipeline].values[3] needs a name",
         "there is no axis \"pipelines\"",
     ] {
-        assert!(reported.contains(part), "{part:?} is not told: {reported}");
+        assert!(reported.contains(part), "{part:?} is missing: {reported}");
     }
 }
 
@@ -210,7 +210,7 @@ fn two_combinations_that_would_be_measured_alike_are_refused() {
 }
 
 #[test]
-fn a_threshold_on_a_phase_that_no_run_has_is_told_before_the_first_run() {
+fn a_threshold_on_a_phase_that_no_run_has_is_refused_before_the_first_run() {
     let threshold = |phase: &str| json!([{"metric": "P99Milliseconds", "phase": phase, "maximum": "5"}]);
     let reported = refusal(|spec| spec["thresholds"] = threshold("raed"));
     assert_eq!(
@@ -261,14 +261,14 @@ fn millions_of_combinations_are_refused_with_their_number_at_once() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_told_with_the_runs_field() {
+fn a_value_of_the_wrong_type_is_refused_with_the_runs_field() {
     let reported = refusal(|spec| spec["axes"][1]["values"][1]["value"] = json!("ten"));
     assert!(reported.contains("phases[0].memtier.pipeline"), "{reported}");
     assert!(reported.contains("(and of 3 more)"), "each cause is told once: {reported}");
 }
 
 #[test]
-fn a_run_that_the_operator_would_refuse_is_refused_before_the_first_is_made() {
+fn a_run_that_the_operator_would_refuse_is_refused_before_the_first_is_created() {
     let reported = refusal(|spec| spec["run"]["phases"][0]["memtier"]["extraArgs"] = json!(["--run-c=3"]));
     assert!(reported.contains("write options in full"), "{reported}");
 }

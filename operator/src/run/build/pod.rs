@@ -76,7 +76,7 @@ fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>
         let path = format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/");
         env.push(variable("PATH", &path));
     }
-    env.extend(target.auth.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
+    env.extend(target.connection.auth.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
     Ok(env)
 }
 
@@ -108,7 +108,7 @@ fn certificates(name: &str, secret: &str, keys: &[&str], path: &str) -> (Volume,
 /// What the clients need to encrypt their connections: of the server's Secret the
 /// authority alone, never its key.
 fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
-    let Some(tls) = &target.tls else {
+    let Some(tls) = &target.connection.tls else {
         return Vec::new();
     };
     let authority = tls

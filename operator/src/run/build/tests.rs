@@ -6,7 +6,7 @@ use crate::fixtures::{self, run};
 use dragstrip_core::{
     nodes,
     run::{
-        decide::{TargetTls, Turn},
+        decide::{Connection, TargetTls, Turn},
         merge::merge,
         search::settle,
         stored_result::StoredResult,
@@ -38,7 +38,8 @@ fn settings() -> Settings {
 
 fn target() -> ReadyTarget {
     let auth = Some(serde_json::from_value(json!({"name": "pit-pass"})).unwrap());
-    ReadyTarget { auth, ..fixtures::target() }
+    let target = fixtures::target();
+    ReadyTarget { connection: Connection { auth, ..target.connection.clone() }, ..target }
 }
 
 /// The pod of the first attempt of a run with one phase and so many clients.
@@ -279,7 +280,8 @@ fn the_environment_of_exec_is_kept_and_cannot_change_ours() {
 fn certificates_are_mounted_without_the_servers_key() {
     let job = JobTls { authority: true, client_certificate: true, ..JobTls::default() };
     let tls = TargetTls { job, authority_secret: Some("server".into()), client_secret: Some("mine".into()) };
-    let encrypted = ReadyTarget { tls: Some(tls), ..target() };
+    let mut encrypted = target();
+    encrypted.connection.tls = Some(tls);
     let pod = pod(loadgen(), json!({}), &encrypted);
     let volumes: Vec<_> = pod.volumes.iter().flatten().filter_map(|volume| volume.secret.clone()).collect();
     let keys = |index: usize| -> Vec<String> {
@@ -319,12 +321,14 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
     declared.spec.phases = vec![serde_json::from_value(phase).unwrap()];
     let run = validate(&declared).unwrap();
     let member = JobMember { host: "10.1.2.4".into(), port: 6380, run_id: Some("other".into()) };
-    let cluster = ReadyTarget { cluster: true, members: vec![member.clone()], ..target() };
+    let mut cluster = ReadyTarget { members: vec![member.clone()], ..target() };
+    cluster.connection.cluster = true;
     let reported = runner_job(&run, &run.attempts[0], &cluster, &settings());
     assert_eq!((reported.warmup_seconds, reported.minimum_hit_ratio), (Some(2.0), Some(0.9)));
     assert_eq!(reported.load.map(|load| load.keys()), Some(10));
     assert_eq!((reported.target.cluster, reported.target.members), (true, vec![member]));
-    let emulated = ReadyTarget { emulated_cluster: true, ..target() };
+    let mut emulated = target();
+    emulated.connection.emulated_cluster = true;
     let reported = runner_job(&run, &run.attempts[0], &emulated, &settings());
     assert_eq!(
         (reported.target.cluster, reported.target.emulated_cluster),

@@ -84,7 +84,7 @@ fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
     let one_pod = find(&["seen-0", "seen-1"]);
     let ids =
         |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
-    assert!(one_pod.cluster);
+    assert!(one_pod.connection.cluster);
     assert_eq!(ids(&one_pod), ["seen-0", "seen-1"], "one observer sees all shards");
     let spread = find(&[]);
     assert_eq!(ids(&spread), ["old-0", "old-1"], "each was verified by its own observer");
@@ -107,7 +107,7 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
 fn certificates_are_for_the_datastores_name() {
     let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
     let target = ready_one(requests(spec, observation(false, &[])));
-    let tls = target.tls.unwrap();
+    let tls = target.connection.tls.unwrap();
     assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
     assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
 }
@@ -117,7 +117,10 @@ fn a_server_that_speaks_no_resp_is_taken_unasked() {
     let spec = json!({"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"members": 2}});
     let target = found(spec);
     assert!(target.questioned);
-    assert_eq!((target.protocol, target.truth, target.members.len()), (ServerProtocol::Tcp, None, 2));
+    assert_eq!(
+        (target.connection.protocol, target.truth, target.members.len()),
+        (ServerProtocol::Tcp, None, 2)
+    );
     let observers = ["10.0.0.0:9180", "10.0.0.1:9180"].map(|address| address.parse().unwrap());
     assert_eq!(target.observers, observers, "what it uses is told all the same");
 }
@@ -194,7 +197,7 @@ fn a_datastore_that_is_edited_under_a_run_is_reached_as_before_until_the_run_has
         "engine": "Redis", "threads": 1, "port": 6379, "authSecretRef": {"name": "old", "key": "password"},
         "tls": {"secretName": "pit-tls"}
     }));
-    let json = serde_json::to_string(&Connection::of(&before, false).unwrap()).unwrap();
+    let json = serde_json::to_string(&before.connection).unwrap();
     let stored: Connection = serde_json::from_str(&json).unwrap();
     let edited = || {
         ready(
@@ -209,6 +212,9 @@ fn a_datastore_that_is_edited_under_a_run_is_reached_as_before_until_the_run_has
         )
     };
     assert_eq!(ready_one(as_begun(edited(), Some(&stored))), before, "its servers are as they were");
-    assert_eq!(ready_one(as_begun(edited(), None)).port, 7000, "nothing is known of the first Job");
-    assert_eq!(Connection::of(&before, true), None, "an address is the run's own declaration");
+    assert_eq!(
+        ready_one(as_begun(edited(), None)).connection.port,
+        7000,
+        "nothing is known of the first Job"
+    );
 }

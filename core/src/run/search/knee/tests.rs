@@ -116,7 +116,7 @@ fn a_rate_that_the_server_cannot_follow_fails_no_requirement() {
 }
 
 #[test]
-fn one_disturbed_measurement_is_no_level() {
+fn one_disturbed_measurement_is_not_a_level() {
     let disturbed = |value: u64| match value {
         2 => point(2, 900.0, 1.0),
         _ => up_to(16.0)(value),
