@@ -1,5 +1,4 @@
-//! What the kinds share of the cluster's API: applying objects, events, Leases,
-//! facts about nodes and pods, and the HTTP side of runners and observers.
+//! Shared by the controllers of all kinds: watches, writes, events, Leases, and why a pod does not run.
 
 pub mod apply;
 pub mod events;

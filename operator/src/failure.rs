@@ -18,16 +18,19 @@ fn remedy(failure: &str) -> Option<&'static str> {
     )
 }
 
-/// Logs that a pass over `object` failed, unless its namespace is being deleted: nothing can be
-/// created there any more, and nobody needs it.
+/// Logs that a pass over `object` failed, unless an object changed meanwhile, which the next pass reads
+/// again, or its namespace is being deleted, in which nothing can be created and nothing needs to be.
 pub fn log_failure<K: Resource<DynamicType = ()>>(object: &K, error: &(dyn Error + 'static)) {
     let (kind, name, namespace) = (K::kind(&()), object.name_any(), object.namespace());
     let mut causes = std::iter::successors(Some(error), |error| (*error).source());
-    if causes.any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(namespace_ends)) {
-        tracing::debug!(%kind, name, namespace, "the namespace is being deleted");
+    let is_conflict = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_conflict());
+    let usual = |error: &kube::Error| namespace_ends(error) || is_conflict(error);
+    let is_usual = causes.any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(usual));
+    let error = chain(error);
+    if is_usual {
+        tracing::debug!(%kind, name, namespace, error, "an object changed, or the namespace is being deleted");
         return;
     }
-    let error = chain(error);
     tracing::warn!(%kind, name, namespace, error, remedy = remedy(&error), "reconcile failed");
 }
 

@@ -15,6 +15,7 @@ pub mod failure;
 #[path = "../../core/tests/fixtures/mod.rs"]
 mod fixtures;
 pub mod metrics;
+mod objects;
 mod pod_settings;
 pub mod process;
 pub mod run;

@@ -1,4 +1,4 @@
-//! Metrics: of the operator's own work, and of the runs that it knows.
+//! Metrics of the operator's own work and of runs.
 
 mod families;
 mod history;
@@ -15,7 +15,7 @@ pub use history::History;
 pub use prices::Prices;
 
 use crate::cluster::world::World;
-use dragstrip_core::nodes;
+use dragstrip_core::nodes::facts;
 use dragstrip_crds::BenchmarkRun;
 use families::Families;
 use jiff::Timestamp;
@@ -27,7 +27,7 @@ use kube::{
 use phases::Detail;
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    TextEncoder, core::Collector,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -37,17 +37,17 @@ pub enum MetricsError {
     /// Registering or encoding failed.
     #[error("failed to set up or write metrics")]
     Prometheus(#[from] prometheus::Error),
-    /// The process could not be looked at.
-    #[error("failed to read what the process uses")]
-    Process(#[from] usage::ProcError),
+    /// The resources of the process could not be read.
+    #[error("failed to read the resources of the process")]
+    Process(#[from] procfs::ProcError),
 }
 
 /// How a reconcile ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what there was to do.
+    /// It completed.
     Done,
-    /// The object is invalid; nothing is retried until it changes.
+    /// The object is invalid; the next reconcile follows its change.
     Invalid,
     /// It failed and will be retried.
     Failed,
@@ -74,7 +74,7 @@ pub struct Metrics {
     results_lost: IntCounter,
 }
 
-/// A request to the apiserver that is not answered yet.
+/// A request to the API server without a response yet.
 pub struct InFlight(IntGauge);
 
 impl Drop for InFlight {
@@ -83,47 +83,50 @@ impl Drop for InFlight {
     }
 }
 
+/// Adds `metric` to the registry.
+fn registered<M: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: prometheus::Result<M>,
+) -> prometheus::Result<M> {
+    let metric = metric?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
 impl Metrics {
-    /// Registers everything.
+    /// Registers all metrics.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
-        let reconciles = HistogramVec::new(
-            HistogramOpts::new(
-                "dragstrip_reconcile_duration_seconds",
-                "Duration of reconciles by controller and outcome.",
-            )
-            // A pass costs a few API calls of some milliseconds each; seconds mean a struggling apiserver.
-            .buckets(vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]),
-            &["controller", "outcome"],
-        )?;
-        registry.register(Box::new(reconciles.clone()))?;
-        let requests = IntCounterVec::new(
-            Opts::new(
-                "dragstrip_api_requests_total",
-                "Answered requests to the apiserver, watches included, by HTTP method and class of status code; code none without an answer.",
-            ),
-            &["method", "code"],
-        )?;
-        registry.register(Box::new(requests.clone()))?;
+        let reconciles = HistogramOpts::new(
+            "dragstrip_reconcile_duration_seconds",
+            "Duration of reconciles by controller and outcome.",
+        )
+        // A pass costs a few API calls of some milliseconds each; seconds mean a struggling API server.
+        .buckets(vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
+        let requests = Opts::new(
+            "dragstrip_api_requests_total",
+            "Answered requests to the API server, including watches, by HTTP method and class of status code; code none if there was no response.",
+        );
         let in_flight = IntGauge::new(
             "dragstrip_api_requests_in_flight",
-            "Requests to the apiserver that are not answered yet.",
-        )?;
-        registry.register(Box::new(in_flight.clone()))?;
-        let undecodable = IntGaugeVec::new(
-            Opts::new(
-                "dragstrip_undecodable_objects",
-                "Objects that this version cannot read and leaves alone, by kind.",
-            ),
-            &["kind"],
-        )?;
-        registry.register(Box::new(undecodable.clone()))?;
+            "Requests to the API server without a response yet.",
+        );
+        let undecodable = Opts::new(
+            "dragstrip_undecodable_objects",
+            "Objects that this version of the operator cannot decode and ignores, by kind.",
+        );
         let results_lost = IntCounter::new(
             "dragstrip_results_lost_total",
             "Measurements whose result was lost with a client pod or its node.",
-        )?;
-        registry.register(Box::new(results_lost.clone()))?;
-        Ok(Self { registry, reconciles, requests, in_flight, undecodable, results_lost })
+        );
+        Ok(Self {
+            reconciles: registered(&registry, HistogramVec::new(reconciles, &["controller", "outcome"]))?,
+            requests: registered(&registry, IntCounterVec::new(requests, &["method", "code"]))?,
+            in_flight: registered(&registry, in_flight)?,
+            undecodable: registered(&registry, IntGaugeVec::new(undecodable, &["kind"]))?,
+            results_lost: registered(&registry, results_lost)?,
+            registry,
+        })
     }
 
     /// Records one pass.
@@ -131,7 +134,7 @@ impl Metrics {
         self.reconciles.with_label_values(&[controller, outcome.label()]).observe(took.as_secs_f64());
     }
 
-    /// Counts one request to the apiserver, and the status code of its answer if it had one.
+    /// Counts one request to the API server, and the status code of its response if it had one.
     pub fn requested(&self, method: &str, code: Option<u16>) {
         let class = code.map_or_else(|| "none".to_owned(), |code| format!("{}xx", code / 100));
         self.requests.with_label_values(&[method, &class]).inc();
@@ -142,13 +145,13 @@ impl Metrics {
         self.results_lost.inc();
     }
 
-    /// Counts a request as under way until the answer is dropped.
+    /// Counts a request as in flight until the returned value is dropped.
     pub fn in_flight(&self) -> InFlight {
         self.in_flight.inc();
         InFlight(self.in_flight.clone())
     }
 
-    /// So many objects of a kind cannot be decoded.
+    /// Records how many objects of a kind cannot be decoded.
     pub fn undecodable(&self, kind: &str, count: usize) {
         self.undecodable.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -159,65 +162,65 @@ impl Metrics {
     }
 }
 
-/// Most bytes that tell of runs that have ended, of which most scrapes bring nothing new;
-/// with runs under way and all else the page stays below 2 MiB.
+/// Most bytes for finished runs, which are the same at most scrapes. With active runs and everything
+/// else, the page stays below 2 MiB.
 const MOST_OF_HISTORY: usize = 1_800_000;
 
-/// Looks an instance type up in what is known of nodes.
-fn instance_type(known: &Store<Node>, name: &str) -> Option<String> {
-    nodes::facts(&*known.get(&ObjectRef::new(name))?).instance_type
+/// The instance type of the node named `name`.
+fn instance_type(nodes: &Store<Node>, name: &str) -> Option<String> {
+    facts(&*nodes.get(&ObjectRef::new(name))?).instance_type
 }
 
-/// Everything that the operator tells Prometheus.
+/// The page that Prometheus scrapes.
 #[derive(Clone)]
 pub struct Page {
     metrics: Metrics,
     world: World,
     prices: Arc<Prices>,
-    /// The runs that ended last.
+    /// The newest finished runs.
     pub history: Arc<History>,
 }
 
 impl Page {
-    /// Of the operator's own `metrics`, of what is in the `world`, and of the `most` runs
-    /// that ended last.
-    pub fn new(metrics: Metrics, world: World, prices: Prices, most: usize) -> Self {
+    /// A page of the operator's own `metrics`, of the objects in `world`, and of the newest finished
+    /// runs, at most `limit`.
+    pub fn new(metrics: Metrics, world: World, prices: Prices, limit: usize) -> Self {
         let prices = Arc::new(prices);
-        let (known, for_history) = (world.nodes.clone(), prices.clone());
+        let (nodes, for_history) = (world.nodes.clone(), prices.clone());
         let render = move |run: &BenchmarkRun, detail| {
-            runs::families(run, detail, &|name| instance_type(&known, name), &for_history)
+            runs::families(run, detail, &|name| instance_type(&nodes, name), &for_history)
         };
-        Self { metrics, world, prices, history: Arc::new(History::new(most, Box::new(render))) }
+        Self { metrics, world, prices, history: Arc::new(History::new(limit, Box::new(render))) }
     }
 
-    /// What an operator tells that does no work: of its own process alone.
+    /// The page of an operator that does not lead: only its own process.
     pub fn of_process(&self) -> Result<String, MetricsError> {
         Ok(Families::text(&[&usage::families()?]) + &self.metrics.text()?)
     }
 
     /// The page at `now`, in Prometheus' text format.
     pub fn text(&self, now: Timestamp) -> Result<String, MetricsError> {
-        let mut under_way = self.world.runs.state();
+        let mut active = self.world.runs.state();
         let mut ended = self.history.shown();
-        // A run's end is told by two watches: no run may be there twice, and a later run of
-        // the same name is the one that is meant.
-        let known: HashMap<_, _> =
+        // Two watches report the end of a run: no run may be on the page twice, and a later run of the
+        // same name counts instead of the earlier one.
+        let uids: HashMap<_, _> =
             ended.iter().map(|run| ((run.namespace.clone(), run.name.clone()), run.uid.clone())).collect();
-        under_way.retain(|run| {
-            known.get(&(run.namespace().unwrap_or_default(), run.name_any())) != run.uid().as_ref()
+        active.retain(|run| {
+            uids.get(&(run.namespace().unwrap_or_default(), run.name_any())) != run.uid().as_ref()
         });
         ended.retain(|ended| {
-            !under_way
+            !active
                 .iter()
                 .any(|run| run.name_any() == ended.name && run.namespace().as_ref() == Some(&ended.namespace))
         });
         let states: Vec<_> = ended.iter().map(|run| run.state).collect();
         let (datastores, leases) = (self.world.datastores.state(), self.world.leases.state());
-        let overview = overview::families(&states, &under_way, &datastores, &leases, now);
+        let overview = overview::families(&states, &active, &datastores, &leases, now);
         let usage = usage::families()?;
-        let known = |name: &str| instance_type(&self.world.nodes, name);
-        let runs: Vec<Families> =
-            under_way.iter().map(|run| runs::families(run, Detail::Whole, &known, &self.prices)).collect();
+        let instance_types = |name: &str| instance_type(&self.world.nodes, name);
+        let render = |run| runs::families(run, Detail::Complete, &instance_types, &self.prices);
+        let runs: Vec<Families> = active.iter().map(|run| render(run)).collect();
         let suites = overview::suites(&self.world.suites.state());
         let mut parts = vec![&overview, &usage, &suites];
         parts.extend(history::within(&ended, MOST_OF_HISTORY));

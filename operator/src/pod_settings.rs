@@ -1,186 +1,153 @@
-//! What a manifest says of its pods, put into a pod template that is otherwise
-//! finished. A template of which nothing is said stays as it is. Pure.
+//! Adds the pod settings of a manifest to a pod template that is otherwise complete. Without settings
+//! the template stays as it is. Pure.
 
+use crate::objects::mount;
 use dragstrip_crds::pod::{PodSettings, PodVolume};
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, EmptyDirVolumeSource, LocalObjectReference, NodeAffinity, NodeSelector,
-        NodeSelectorTerm, PodAffinity, PodAntiAffinity, PodSpec, PodTemplateSpec, SeccompProfile,
-        TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, EmptyDirVolumeSource, LocalObjectReference, NodeSelector, NodeSelectorTerm,
+        PodSpec, PodTemplateSpec, SeccompProfile, Volume, VolumeMount,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
 use std::collections::BTreeMap;
 
-/// `own` and, after it, `further`: nothing where there is neither.
-fn joined<T: Clone>(own: Option<Vec<T>>, further: Option<&Vec<T>>) -> Option<Vec<T>> {
-    match further.filter(|further| !further.is_empty()) {
-        None => own,
-        Some(further) => Some(own.into_iter().flatten().chain(further.iter().cloned()).collect()),
-    }
+/// Appends `more`.
+fn extend<T>(list: &mut Option<Vec<T>>, more: impl IntoIterator<Item = T>) {
+    let all: Vec<T> = list.take().into_iter().flatten().chain(more).collect();
+    *list = Some(all).filter(|all| !all.is_empty());
 }
 
-/// Whether a node is meant by `term`: one without conditions means none.
-fn says_something(term: &NodeSelectorTerm) -> bool {
+/// Whether `term` can match a node: one without conditions matches none.
+fn has_conditions(term: &NodeSelectorTerm) -> bool {
     let conditions = [&term.match_expressions, &term.match_fields];
     conditions.into_iter().flatten().any(|list| !list.is_empty())
 }
 
-/// The nodes that `own` and `further` both allow. A selector's terms are alternatives,
-/// so that each of one goes with each of the other.
-fn both(own: Option<NodeSelector>, further: Option<&NodeSelector>) -> Option<NodeSelector> {
-    let (Some(own), Some(further)) = (&own, further) else { return own.or_else(|| further.cloned()) };
-    let pair = |one: &NodeSelectorTerm, other: &NodeSelectorTerm| NodeSelectorTerm {
-        match_expressions: joined(one.match_expressions.clone(), other.match_expressions.as_ref()),
-        match_fields: joined(one.match_fields.clone(), other.match_fields.as_ref()),
+/// The nodes that `own` and `other` both allow. The terms of a selector are alternatives, so each term
+/// of one is combined with each of the other.
+fn both(own: &NodeSelector, other: &NodeSelector) -> NodeSelector {
+    let combine = |one: &NodeSelectorTerm, other: &NodeSelectorTerm| {
+        let mut term = one.clone();
+        extend(&mut term.match_expressions, other.match_expressions.iter().flatten().cloned());
+        extend(&mut term.match_fields, other.match_fields.iter().flatten().cloned());
+        term
     };
-    let others = || further.node_selector_terms.iter().filter(|term| says_something(term));
-    let pairs = own.node_selector_terms.iter().flat_map(|one| others().map(move |other| pair(one, other)));
-    Some(NodeSelector { node_selector_terms: pairs.collect() })
+    let others = || other.node_selector_terms.iter().filter(|term| has_conditions(term));
+    let terms = own.node_selector_terms.iter().flat_map(|one| others().map(move |other| combine(one, other)));
+    NodeSelector { node_selector_terms: terms.collect() }
 }
 
-/// What `own` and `further` require and prefer together: no requirement of either is lost.
-fn merged(own: Affinity, further: &Affinity) -> Affinity {
-    let node = |own: Option<NodeAffinity>, further: &NodeAffinity| {
-        let own = own.unwrap_or_default();
-        NodeAffinity {
-            required_during_scheduling_ignored_during_execution: both(
-                own.required_during_scheduling_ignored_during_execution,
-                further.required_during_scheduling_ignored_during_execution.as_ref(),
-            ),
-            preferred_during_scheduling_ignored_during_execution: joined(
-                own.preferred_during_scheduling_ignored_during_execution,
-                further.preferred_during_scheduling_ignored_during_execution.as_ref(),
-            ),
-        }
-    };
-    macro_rules! pods {
-        ($kind:ident, $own:expr, $further:expr) => {
-            match ($own, $further) {
-                (own, None) => own,
-                (own, Some(further)) => {
-                    let own = own.unwrap_or_default();
-                    Some($kind {
-                        required_during_scheduling_ignored_during_execution: joined(
-                            own.required_during_scheduling_ignored_during_execution,
-                            further.required_during_scheduling_ignored_during_execution.as_ref(),
-                        ),
-                        preferred_during_scheduling_ignored_during_execution: joined(
-                            own.preferred_during_scheduling_ignored_during_execution,
-                            further.preferred_during_scheduling_ignored_during_execution.as_ref(),
-                        ),
-                    })
-                }
-            }
+/// Adds the requirements and preferences of `other` to `own`.
+fn add_affinity(own: &mut Affinity, other: Affinity) {
+    macro_rules! add {
+        ($own:ident, $other:ident: $($list:ident),+) => {
+            $(extend(&mut $own.$list, $other.$list.into_iter().flatten());)+
         };
     }
-    Affinity {
-        node_affinity: match &further.node_affinity {
-            Some(further) => Some(node(own.node_affinity, further)),
-            None => own.node_affinity,
-        },
-        pod_affinity: pods!(PodAffinity, own.pod_affinity, &further.pod_affinity),
-        pod_anti_affinity: pods!(PodAntiAffinity, own.pod_anti_affinity, &further.pod_anti_affinity),
+    if let Some(other) = other.node_affinity {
+        let own = own.node_affinity.get_or_insert_default();
+        let required = &mut own.required_during_scheduling_ignored_during_execution;
+        *required = match (required.take(), other.required_during_scheduling_ignored_during_execution) {
+            (Some(own), Some(other)) => Some(both(&own, &other)),
+            (own, other) => own.or(other),
+        };
+        add!(own, other: preferred_during_scheduling_ignored_during_execution);
+    }
+    if let Some(other) = other.pod_affinity {
+        let own = own.pod_affinity.get_or_insert_default();
+        add!(own, other: required_during_scheduling_ignored_during_execution,
+            preferred_during_scheduling_ignored_during_execution);
+    }
+    if let Some(other) = other.pod_anti_affinity {
+        let own = own.pod_anti_affinity.get_or_insert_default();
+        add!(own, other: required_during_scheduling_ignored_during_execution,
+            preferred_during_scheduling_ignored_during_execution);
     }
 }
 
-/// `further` labels or annotations, and `own`, which nobody overrides.
-fn under(
-    own: Option<BTreeMap<String, String>>,
-    further: &BTreeMap<String, String>,
-) -> Option<BTreeMap<String, String>> {
-    if further.is_empty() {
-        return own;
+/// Adds `settings`, labels or annotations, to `own`, which they cannot override.
+fn add_metadata(own: &mut Option<BTreeMap<String, String>>, settings: &BTreeMap<String, String>) {
+    if !settings.is_empty() {
+        let own = own.get_or_insert_default();
+        for (key, value) in settings {
+            own.entry(key.clone()).or_insert_with(|| value.clone());
+        }
     }
-    let mut all = further.clone();
-    all.extend(own.into_iter().flatten());
-    Some(all)
 }
 
-fn spread(constraints: &[TopologySpreadConstraint], pods: &LabelSelector) -> Vec<TopologySpreadConstraint> {
-    let complete = |constraint: &TopologySpreadConstraint| TopologySpreadConstraint {
-        label_selector: constraint.label_selector.clone().or_else(|| Some(pods.clone())),
-        ..constraint.clone()
-    };
-    constraints.iter().map(complete).collect()
-}
-
-fn volume(index: usize, declared: &PodVolume) -> (Volume, VolumeMount) {
+fn volume((index, declared): (usize, &PodVolume)) -> (Volume, VolumeMount) {
     let name = format!("volume-{index}");
-    let directory = &declared.empty_dir;
-    let mount =
-        VolumeMount { name: name.clone(), mount_path: declared.mount_path.clone(), ..VolumeMount::default() };
-    let source = EmptyDirVolumeSource {
-        medium: directory.medium.clone(),
-        size_limit: directory.size_limit.as_ref().map(|limit| Quantity(limit.to_string())),
+    let mount = mount(&name, &declared.mount_path, false);
+    let directory = EmptyDirVolumeSource {
+        medium: declared.empty_dir.medium.clone(),
+        size_limit: declared.empty_dir.size_limit.as_ref().map(|limit| Quantity(limit.to_string())),
     };
-    (Volume { name, empty_dir: Some(source), ..Volume::default() }, mount)
+    (Volume { name, empty_dir: Some(directory), ..Volume::default() }, mount)
 }
 
-/// Every port that is listened on becomes one of the node's, so that the scheduler keeps
-/// two pods that want the same one apart. Those of sidecars are declared with the
-/// first container: schedulers before Kubernetes 1.34 overlook them there.
-fn on_the_host(pod: &mut PodSpec) {
+/// Declares every port as a port of the node, so that the scheduler separates pods with the same port.
+/// The first container declares those of sidecars: schedulers before Kubernetes 1.34 overlook them there.
+fn use_host_network(pod: &mut PodSpec) {
     pod.host_network = Some(true);
     pod.dns_policy = Some("ClusterFirstWithHostNet".to_owned());
-    let beside = pod.init_containers.iter_mut().flatten().filter_map(|container| container.ports.take());
-    let beside: Vec<_> = beside.flatten().collect();
+    let sidecars = pod.init_containers.iter_mut().flatten().filter_map(|container| container.ports.take());
+    let ports: Vec<_> = sidecars.flatten().collect();
     if let Some(first) = pod.containers.first_mut() {
-        first.ports.get_or_insert_default().extend(beside);
+        first.ports.get_or_insert_default().extend(ports);
     }
     for port in pod.containers.iter_mut().flat_map(|container| container.ports.iter_mut().flatten()) {
         port.host_port = Some(port.container_port);
     }
 }
 
-fn into_container(settings: &PodSettings, mounts: &[VolumeMount], container: &mut Container) {
-    container.volume_mounts = joined(container.volume_mounts.take(), Some(&mounts.to_vec()));
+fn configure_container(settings: &PodSettings, mounts: &[VolumeMount], container: &mut Container) {
+    extend(&mut container.volume_mounts, mounts.iter().cloned());
     if let Some(path) = &settings.seccomp_profile {
         container.security_context.get_or_insert_default().seccomp_profile =
             Some(SeccompProfile { type_: "Localhost".to_owned(), localhost_profile: Some(path.clone()) });
     }
 }
 
-fn into_pod(settings: &PodSettings, pods: &LabelSelector, pod: &mut PodSpec) {
-    let known = pod.image_pull_secrets.clone().unwrap_or_default();
+fn configure_pod(settings: &PodSettings, pods: &LabelSelector, pod: &mut PodSpec) {
+    let own = pod.image_pull_secrets.clone().unwrap_or_default();
     let secrets = settings.image_pull_secrets.iter();
-    let secrets = secrets
-        .map(|secret| LocalObjectReference { name: secret.name.clone() })
-        .filter(|secret| !known.contains(secret));
-    pod.image_pull_secrets = joined(pod.image_pull_secrets.take(), Some(&secrets.collect()));
-    pod.priority_class_name = settings.priority_class_name.clone().or_else(|| pod.priority_class_name.take());
-    pod.runtime_class_name = settings.runtime_class_name.clone().or_else(|| pod.runtime_class_name.take());
-    pod.service_account_name =
-        settings.service_account_name.clone().or_else(|| pod.service_account_name.take());
+    let secrets = secrets.map(|secret| LocalObjectReference { name: secret.name.clone() });
+    extend(&mut pod.image_pull_secrets, secrets.filter(|secret| !own.contains(secret)));
+    pod.priority_class_name.clone_from(&settings.priority_class_name);
+    pod.runtime_class_name.clone_from(&settings.runtime_class_name);
+    pod.service_account_name.clone_from(&settings.service_account_name);
     if settings.automount_service_account_token {
         pod.automount_service_account_token = Some(true);
     }
-    if let Some(affinity) = &settings.affinity {
-        pod.affinity = Some(merged(pod.affinity.take().unwrap_or_default(), affinity));
+    let mut constraints = settings.topology_spread_constraints.clone();
+    for constraint in &mut constraints {
+        constraint.label_selector.get_or_insert_with(|| pods.clone());
     }
-    let constraints = spread(&settings.topology_spread_constraints, pods);
-    pod.topology_spread_constraints = joined(pod.topology_spread_constraints.take(), Some(&constraints));
-    let (volumes, mounts): (Vec<_>, Vec<_>) =
-        settings.volumes.iter().enumerate().map(|(index, declared)| volume(index, declared)).unzip();
-    pod.volumes = joined(pod.volumes.take(), Some(&volumes));
-    pod.containers.iter_mut().for_each(|container| into_container(settings, &mounts, container));
+    let (volumes, mounts): (Vec<_>, Vec<_>) = settings.volumes.iter().enumerate().map(volume).unzip();
+    extend(&mut pod.topology_spread_constraints, constraints);
+    extend(&mut pod.volumes, volumes);
+    if let Some(affinity) = &settings.affinity {
+        add_affinity(pod.affinity.get_or_insert_default(), affinity.clone());
+    }
+    pod.containers.iter_mut().for_each(|container| configure_container(settings, &mounts, container));
     if settings.host_network {
-        on_the_host(pod);
+        use_host_network(pod);
     }
 }
 
-/// `template` with `settings`; a spread constraint that says nothing of pods is about those
-/// that `pods` selects.
+/// `template` with `settings`. A spread constraint without a selector counts those pods that `pods`
+/// selects.
 pub fn applied(
     settings: &PodSettings,
     pods: &LabelSelector,
     mut template: PodTemplateSpec,
 ) -> PodTemplateSpec {
     let metadata = template.metadata.get_or_insert_default();
-    metadata.labels = under(metadata.labels.take(), &settings.labels);
-    metadata.annotations = under(metadata.annotations.take(), &settings.annotations);
+    add_metadata(&mut metadata.labels, &settings.labels);
+    add_metadata(&mut metadata.annotations, &settings.annotations);
     if let Some(pod) = &mut template.spec {
-        into_pod(settings, pods, pod);
+        configure_pod(settings, pods, pod);
     }
     template
 }
@@ -227,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_which_nothing_is_said_stays_as_it_is() {
+    fn a_template_without_settings_stays_as_it_is() {
         assert_eq!(with(json!({})), serde_json::to_value(own()).unwrap());
     }
 
     #[test]
-    fn nobody_overrides_what_the_operator_itself_sets() {
+    fn settings_cannot_override_what_the_operator_sets() {
         let found = with(json!({
             "labels": {"dragstrip.dev/run": "other", "team": "caches"},
             "annotations": {"karpenter.sh/do-not-disrupt": "false", "sidecar.istio.io/inject": "false"}
@@ -253,7 +220,7 @@ mod tests {
             |name: &str| json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": name}}});
         let found = with(json!({"affinity": {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                // The last one means no node: joined with ours it would mean all of ours.
+                // The last one matches no node: combined with ours it would match all of ours.
                 "nodeSelectorTerms": [zone("a"), zone("b"), {}]
             }},
             "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [pod("cache")]},
@@ -284,17 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn an_affinity_of_nothing_leaves_no_node_rather_than_all() {
+    fn an_affinity_without_conditions_matches_no_node_rather_than_all() {
         let found = with(json!({"affinity": {"nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}
         }}}));
         let required =
             &found["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-        assert_eq!(required["nodeSelectorTerms"], json!([]), "the apiserver refuses it by name");
+        assert_eq!(required["nodeSelectorTerms"], json!([]), "the API server refuses it by name");
     }
 
     #[test]
-    fn on_the_nodes_network_every_port_is_declared_where_every_scheduler_sees_it() {
+    fn on_the_host_network_every_port_is_declared_where_every_scheduler_sees_it() {
         let spec = with(json!({"hostNetwork": true}))["spec"].clone();
         assert_eq!(
             (&spec["hostNetwork"], &spec["dnsPolicy"]),
@@ -312,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_and_the_profile_are_those_of_the_measured_containers() {
+    fn only_the_measured_containers_have_the_volumes_and_the_profile() {
         let spec = with(json!({
             "volumes": [
                 {"mountPath": "/dev/shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
@@ -340,16 +307,16 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_an_account_is_mounted_only_where_that_is_asked_for() {
+    fn the_token_of_an_account_is_mounted_only_on_request() {
         let named = with(json!({"serviceAccountName": "bench"}))["spec"].clone();
         assert_eq!(named["serviceAccountName"], "bench");
         assert_eq!(named["automountServiceAccountToken"], false);
-        let asked = with(json!({"serviceAccountName": "bench", "automountServiceAccountToken": true}));
-        assert_eq!(asked["spec"]["automountServiceAccountToken"], true);
+        let requested = with(json!({"serviceAccountName": "bench", "automountServiceAccountToken": true}));
+        assert_eq!(requested["spec"]["automountServiceAccountToken"], true);
     }
 
     #[test]
-    fn what_is_named_is_named_in_the_pod() {
+    fn named_objects_are_named_in_the_pod() {
         let spec = with(json!({
             "imagePullSecrets": [{"name": "release"}, {"name": "registry"}], "priorityClassName": "high", "runtimeClassName": "gvisor",
             "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]

@@ -1,4 +1,4 @@
-//! Server-side apply of objects and of status, for every kind alike.
+//! Writes that are the same for every kind: status and deletion. Needs the client.
 
 use super::overlay::Overlay;
 use kube::{
@@ -9,40 +9,27 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 
-/// Applies `object` in its own namespace; the answer is the observed state.
-pub async fn apply<K>(client: &Client, manager: &str, object: &K) -> kube::Result<K>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
-    api.patch(&object.name_any(), &PatchParams::apply(manager).force(), &Patch::Apply(object)).await
-}
-
-/// What became of a status that was to be written.
+/// How the write of a status ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusWrite {
-    /// It is stored.
+    /// The status is stored.
     Done,
-    /// Its object was deleted meanwhile: nobody will read it.
+    /// The object was deleted meanwhile: nobody will read the status.
     ObjectGone,
-    /// Its object was changed meanwhile: what the status rests on is to be looked at again.
+    /// The object changed meanwhile: the event of that change brings a pass with a new status.
     ObjectChanged,
 }
 
-/// Whether a write was refused because its object is gone, or another one has its
-/// name. Other conflicts are about an object that is still there.
+/// Whether a write was refused because its object is gone, or another object has its name. Other
+/// conflicts are about an object that still exists.
 fn object_gone(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let other_uid = status.message.contains("uid mismatch") || status.message.contains("UID in precondition");
     status.is_not_found() || (status.is_conflict() && other_uid)
 }
 
-/// Writes `status` and nothing else, if the object is still as it was read, and takes
-/// note of that in the overlay.
+/// Writes `status` and nothing else if the object has not changed since it was read, and records that
+/// in the overlay.
 pub async fn apply_status<K, S>(
     client: &Client,
     overlay: &Overlay,
@@ -77,8 +64,7 @@ where
     }
 }
 
-/// Whether the namespace is being deleted: nothing can be made in it any more,
-/// and nothing needs to be.
+/// Whether the namespace is being deleted: nothing can be created in it, and nothing needs to be.
 pub fn namespace_ends(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -86,8 +72,8 @@ pub fn namespace_ends(error: &kube::Error) -> bool {
         && causes.map(|cause| cause.reason.as_str()).any(|reason| reason == "NamespaceTerminating")
 }
 
-/// Deletes `object` if it is still the very one that was looked at, with what
-/// it owns following in the background. An object that is already gone is fine.
+/// Deletes this `object`, but no later one of its name; the garbage collector deletes the objects that
+/// it owns. An object that is already gone is fine.
 pub async fn delete<K>(client: &Client, object: &K) -> kube::Result<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -126,7 +112,7 @@ mod tests {
             ),
             refused(409, "Conflict", "Precondition failed: UID in precondition: a, UID in object meta: b"),
         ] {
-            assert!(object_gone(&error), "{error} was taken for a failure");
+            assert!(object_gone(&error), "{error} counts as a failure");
         }
     }
 
@@ -143,7 +129,7 @@ mod tests {
             refused(500, "InternalError", "etcd is away"),
             kube::Error::LinesCodecMaxLineLengthExceeded,
         ] {
-            assert!(!object_gone(&error), "{error} was taken for a deletion");
+            assert!(!object_gone(&error), "{error} counts as a deletion");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events on objects.
+//! Events on objects. Needs the client.
 
 use super::apply::namespace_ends;
 use kube::{
@@ -6,17 +6,14 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
-/// Longest note the apiserver takes, in bytes.
+/// Longest note that the API server accepts, in bytes.
 const NOTE_LIMIT: usize = 1024;
 
 /// Publishes events. A failure to publish is logged and never fails a
 /// reconcile: events inform, conditions are the record.
-pub struct Announcer {
-    client: Client,
-    reporter: Reporter,
-}
+pub struct Announcer(Client);
 
-/// `note` cut at a character boundary so that the apiserver takes it.
+/// `note` cut to the limit.
 fn fit(note: &str) -> &str {
     &note[..note.floor_char_boundary(NOTE_LIMIT)]
 }
@@ -24,14 +21,13 @@ fn fit(note: &str) -> &str {
 impl Announcer {
     /// An announcer for this process.
     pub fn new(client: Client) -> Self {
-        Self { client, reporter: Reporter { controller: "dragstrip".into(), instance: None } }
+        Self(client)
     }
 
     /// Publishes `note` on `object`.
     ///
-    /// Each event gets a recorder of its own: kube's recorder keeps a cache
-    /// whose key leaves out the note, and would repeat the first note of a
-    /// reason for as long as that reason recurs.
+    /// Each event has its own recorder: the key of a recorder's cache lacks the note, so it would
+    /// repeat the first note of a reason for as long as that reason recurs.
     pub async fn publish<K>(&self, object: &K, warning: bool, reason: &str, action: &str, note: &str)
     where
         K: Resource<DynamicType = ()>,
@@ -43,7 +39,8 @@ impl Announcer {
             action: action.to_owned(),
             secondary: None,
         };
-        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        let reporter = Reporter { controller: "dragstrip".into(), instance: None };
+        let recorder = Recorder::new(self.0.clone(), reporter);
         if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await
             && !namespace_ends(&error)
         {

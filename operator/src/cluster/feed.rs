@@ -1,15 +1,21 @@
 //! A shared watch of one kind: a store for look-ups, and for each subscriber a stream of the objects
 //! that changed. Needs the client.
 
+use super::{
+    scope::Scope,
+    undecodable::{Conditioned, Undecodable},
+};
+use crate::metrics::Metrics;
 use dragstrip_results::error_chain::chain;
 use futures::{
     Stream, StreamExt,
+    future::ready,
     stream::{self, BoxStream},
 };
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::ObjectMeta,
-    core::DeserializeGuard,
+    core::{DeserializeGuard, NamespaceResourceScope},
     runtime::{
         WatchStreamExt,
         reflector::{Lookup, ObjectRef, Store, store::Writer},
@@ -19,8 +25,6 @@ use kube::{
 use serde::de::DeserializeOwned;
 use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
-
-use super::undecodable::{Conditioned, Undecodable};
 
 /// Objects of ours in one page of the first list. kube buffers each as a tree of values, many times its
 /// size, before it decodes it, and the process never returns the memory of a complete page.
@@ -39,20 +43,12 @@ impl<K> Watched for K where
 /// An object of an event; `Err` if the store must not contain it, whether it did before or not.
 type Changed<K> = Result<K, ObjectRef<K>>;
 
-/// A change of the store.
-enum Step<K: Watched> {
-    Event(Event<K>),
-    /// The store must drop the object. If the event were ignored, the object would stay in the store
-    /// forever in its last state.
-    Leaves(ObjectRef<K>),
-}
-
 /// A watch, which runs in [`Feed::run`].
 pub struct Feed<K: Watched>
 where
     ObjectRef<K>: Eq + Hash,
 {
-    steps: BoxStream<'static, watcher::Result<Step<K>>>,
+    events: BoxStream<'static, watcher::Result<Event<K>>>,
     store: Store<K>,
     writer: Writer<K>,
     subscribers: Vec<mpsc::UnboundedSender<Arc<K>>>,
@@ -81,9 +77,17 @@ where
     begun_lists(watcher::watcher(api, config)).default_backoff()
 }
 
-/// The step for `event`, with its object changed by `change`, which learns whether the object was
-/// deleted.
-fn step<A, K: Watched>(event: Event<A>, change: impl FnOnce(A, bool) -> Changed<K>) -> Step<K> {
+/// `event` with its object changed by `change`, which learns whether the object was deleted. If the
+/// `store` must not contain the object, it is the object's deletion: if the event were ignored, the
+/// object would stay in the store forever in its last state.
+fn changed<A, K: Watched>(
+    event: Event<A>,
+    store: &Store<K>,
+    change: impl FnOnce(A, bool) -> Changed<K>,
+) -> Option<Event<K>>
+where
+    ObjectRef<K>: Eq + Hash,
+{
     let event = match event {
         Event::Apply(object) => change(object, false).map(Event::Apply),
         Event::Delete(object) => change(object, true).map(Event::Delete),
@@ -91,7 +95,7 @@ fn step<A, K: Watched>(event: Event<A>, change: impl FnOnce(A, bool) -> Changed<
         Event::Init => Ok(Event::Init),
         Event::InitDone => Ok(Event::InitDone),
     };
-    event.map_or_else(Step::Leaves, Step::Event)
+    event.or_else(|key| store.get(&key).map(|object| Event::Delete((*object).clone())).ok_or(key)).ok()
 }
 
 /// The reference of the object with `metadata`.
@@ -117,32 +121,33 @@ where
         events: impl Stream<Item = watcher::Result<Event<A>>> + Send + 'static,
         mut change: impl FnMut(A, bool) -> Changed<K> + Send + 'static,
     ) -> Self {
-        let steps = events.map(move |event| event.map(|event| step(event, &mut change)));
         let writer = Writer::<K>::new(());
-        Self { steps: steps.boxed(), store: writer.as_reader(), writer, subscribers: Vec::new() }
+        let (store, current) = (writer.as_reader(), writer.as_reader());
+        let events = events.filter_map(move |event| {
+            ready(event.map(|event| changed(event, &current, &mut change)).transpose())
+        });
+        Self { events: events.boxed(), store, writer, subscribers: Vec::new() }
     }
 
-    /// Watches objects of Kubernetes. `keep` removes what nobody reads, since they stay in memory, and
+    /// Watches objects of Kubernetes. `prune` removes what nobody reads, since they stay in memory, and
     /// returns whether to store the object at all.
-    pub fn new(api: Api<K>, config: &watcher::Config, keep: fn(&mut K) -> bool) -> Self {
-        let kept = move |mut object: K, _| {
+    pub fn new(api: Api<K>, config: &watcher::Config, prune: fn(&mut K) -> bool) -> Self {
+        let pruned = move |mut object: K, _| {
             // managedFields take three quarters of an object's memory, and nobody reads them.
             object.managed_fields_mut().clear();
-            if keep(&mut object) { Ok(object) } else { Err(object.to_object_ref(())) }
+            if prune(&mut object) { Ok(object) } else { Err(object.to_object_ref(())) }
         };
-        Self::of(events(api, config.clone()), kept)
+        Self::of(events(api, config.clone()), pruned)
     }
 
     /// Watches objects of ours. Another version may have written some of them: the feed reports and
     /// skips what it cannot decode.
-    pub fn guarded(
-        api: Api<DeserializeGuard<K>>,
-        config: watcher::Config,
-        mut undecodable: Undecodable<K>,
-    ) -> Self
+    pub fn guarded(client: &Client, scope: &Scope, config: watcher::Config, metrics: &Metrics) -> Self
     where
-        K: Conditioned,
+        K: Conditioned + Resource<Scope = NamespaceResourceScope>,
     {
+        let mut undecodable = Undecodable::<K>::new(client.clone(), metrics.clone());
+        let api: Api<DeserializeGuard<K>> = scope.api(client);
         let decode = move |guard: DeserializeGuard<K>, deleted| match guard.0 {
             Ok(mut object) => {
                 undecodable.decoded(&object);
@@ -185,19 +190,12 @@ where
         let before = self.store.state();
         self.writer.apply_watcher_event(event);
         let now = self.store.state();
-        let known: HashSet<_> = now.iter().map(|object| object.to_object_ref(())).collect();
-        let gone = before.iter().filter(|object| !known.contains(&object.to_object_ref(())));
+        let present: HashSet<_> = now.iter().map(|object| object.to_object_ref(())).collect();
+        let gone = before.iter().filter(|object| !present.contains(&object.to_object_ref(())));
         gone.chain(&now).for_each(|object| self.send(object));
     }
 
-    /// Removes an object from the store and sends it.
-    fn take_out(&mut self, key: &ObjectRef<K>) {
-        if let Some(known) = self.store.get(key) {
-            self.take(&Event::Delete((*known).clone()));
-        }
-    }
-
-    fn take(&mut self, event: &Event<K>) {
+    fn apply(&mut self, event: &Event<K>) {
         match event {
             Event::Apply(object) => {
                 self.writer.apply_watcher_event(event);
@@ -217,14 +215,11 @@ where
     /// Watches forever. A watch that fails restarts, after a longer wait each time.
     pub async fn run(mut self) {
         let mut failing = false;
-        while let Some(step) = self.steps.next().await {
-            match step {
-                Ok(step) => {
+        while let Some(event) = self.events.next().await {
+            match event {
+                Ok(event) => {
                     failing = false;
-                    match step {
-                        Step::Event(event) => self.take(&event),
-                        Step::Leaves(key) => self.take_out(&key),
-                    }
+                    self.apply(&event);
                 }
                 Err(error) if failing || has_expired(&error) => {
                     tracing::debug!(kind = %K::kind(&()), error = %chain(&error), "watch failed");
@@ -255,11 +250,11 @@ mod tests {
     }
 
     fn list(feed: &mut Feed<Service>, names: &[&str]) {
-        feed.take(&Event::Init);
+        feed.apply(&Event::Init);
         for name in names {
-            feed.take(&Event::InitApply(service("pits", name)));
+            feed.apply(&Event::InitApply(service("pits", name)));
         }
-        feed.take(&Event::InitDone);
+        feed.apply(&Event::InitDone);
     }
 
     fn names(feed: &Feed<Service>) -> Vec<String> {
@@ -269,9 +264,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_is_begun_and_refused_is_no_success() {
+    async fn a_list_that_begins_and_is_refused_is_not_a_success() {
         let refused = || Err(watcher::Error::NoResourceVersion);
-        let told = vec![
+        let events = vec![
             Ok(Event::Init),
             refused(),
             Ok(Event::Init),
@@ -281,19 +276,19 @@ mod tests {
             Ok(Event::InitDone),
             Ok(Event::Apply(service("pits", "b"))),
         ];
-        let heard = begun_lists(stream::iter(told)).map(|event| match event {
+        let names = begun_lists(stream::iter(events)).map(|event| match event {
             Ok(Event::Init) => "init",
             Ok(Event::InitApply(_)) => "listed",
             Ok(Event::InitDone) => "done",
             Ok(_) => "changed",
             Err(_) => "refused",
         });
-        let heard: Vec<_> = heard.collect().await;
-        assert_eq!(heard, ["refused", "refused", "init", "listed", "done", "changed"]);
+        let names: Vec<_> = names.collect().await;
+        assert_eq!(names, ["refused", "refused", "init", "listed", "done", "changed"]);
     }
 
     #[test]
-    fn a_new_list_reports_what_was_deleted_unseen() {
+    fn a_new_list_reports_the_objects_that_were_deleted_unseen() {
         let mut feed = feed();
         list(&mut feed, &["a", "b"]);
         let mut events = Box::pin(feed.subscribe());
@@ -304,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_decoded_any_more_or_ends_so_leaves_the_store_and_is_told() {
+    async fn an_object_that_can_no_longer_be_decoded_leaves_the_store_and_subscribers_learn_of_it() {
         let object = |name: &str, spec: serde_json::Value| -> DeserializeGuard<BenchmarkRun> {
             serde_json::from_value(serde_json::json!({
                 "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
@@ -313,11 +308,11 @@ mod tests {
             .unwrap()
         };
         let sound = serde_json::json!({"target": {"datastoreRef": {"name": "redis"}}, "phases": []});
-        let told = vec![
+        let events = vec![
             Event::Init,
             Event::InitApply(object("edited", sound.clone())),
             Event::InitApply(object("deleted", sound.clone())),
-            Event::InitApply(object("stays", sound)),
+            Event::InitApply(object("remains", sound)),
             Event::InitDone,
             Event::Apply(object("edited", serde_json::json!(1))),
             Event::Delete(object("deleted", serde_json::json!(1))),
@@ -325,15 +320,15 @@ mod tests {
         let change = |guard: DeserializeGuard<BenchmarkRun>, _| {
             guard.0.map_err(|invalid| key_of::<BenchmarkRun>(&invalid.metadata))
         };
-        let mut feed = Feed::of(stream::iter(told.into_iter().map(Ok)), change);
+        let mut feed = Feed::of(stream::iter(events.into_iter().map(Ok)), change);
         let (store, mut subscribed) = (feed.store(), Box::pin(feed.subscribe()));
         feed.run().await;
         let left: Vec<_> = store.state().iter().map(|run| run.name_any()).collect();
-        assert_eq!(left, ["stays"], "a run that seems to be there for ever keeps its turn for ever");
+        assert_eq!(left, ["remains"], "a run that stays in the store forever holds its Leases forever");
         let mut names = Vec::new();
         while let Some(run) = subscribed.next().await {
             names.push(run.name_any());
         }
-        assert_eq!(names[3..], ["edited", "deleted"], "the keeper of turns must hear of it");
+        assert_eq!(names[3..], ["edited", "deleted"], "the cleanup of Leases must learn of it");
     }
 }

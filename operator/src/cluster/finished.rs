@@ -4,31 +4,7 @@ use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, units::Period};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
-use serde::{Deserialize, Serialize};
-
-/// A BenchmarkRun, reduced.
-#[derive(Debug, Clone, Resource, Serialize, Deserialize)]
-#[resource(inherit = BenchmarkRun)]
-pub struct FinishedRun {
-    /// Its name, namespace and uid.
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Option<Status>,
-}
-
-/// A BenchmarkSuite, reduced.
-#[derive(Debug, Clone, Resource, Serialize, Deserialize)]
-#[resource(inherit = BenchmarkSuite)]
-pub struct FinishedSuite {
-    /// Its name, namespace and uid.
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Option<Status>,
-}
+use serde::Deserialize;
 
 /// A kind that the operator deletes some time after the end.
 pub trait Expires: Resource<DynamicType = ()> {
@@ -36,59 +12,61 @@ pub trait Expires: Resource<DynamicType = ()> {
     fn expires_at(&self) -> Option<Timestamp>;
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
     /// A string, so that a value which this version cannot read blocks no other object.
     ttl_after_finished: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
     finished_at: Option<Time>,
 }
 
-fn end(status: Option<&Status>) -> Option<Timestamp> {
-    Some(status?.finished_at.as_ref()?.0)
+/// Declares the reduced form of each kind.
+macro_rules! finished {
+    ($($(#[$doc:meta])* $name:ident of $kind:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Resource, Deserialize)]
+        #[resource(inherit = $kind)]
+        pub struct $name {
+            /// Its name, namespace and uid.
+            pub metadata: ObjectMeta,
+            #[serde(default)]
+            spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+
+        impl $name {
+            /// When it ended, if it has.
+            pub fn finished_at(&self) -> Option<Timestamp> {
+                self.status.finished_at.as_ref().map(|end| end.0)
+            }
+
+            /// Removes what nobody reads.
+            pub(super) fn prune(&mut self) -> bool {
+                (self.metadata.annotations, self.metadata.labels) = (None, None);
+                true
+            }
+        }
+
+        impl Expires for $name {
+            fn expires_at(&self) -> Option<Timestamp> {
+                let period: Period = self.spec.ttl_after_finished.as_ref()?.parse().ok()?;
+                Some(self.finished_at()?.saturating_add(period.signed()).unwrap_or(Timestamp::MAX))
+            }
+        }
+    )*};
 }
 
-fn expiry(spec: &Spec, status: Option<&Status>) -> Option<Timestamp> {
-    let period: Period = spec.ttl_after_finished.as_ref()?.parse().ok()?;
-    Some(end(status)?.saturating_add(period.signed()).unwrap_or(Timestamp::MAX))
-}
-
-impl FinishedRun {
-    /// When it ended, if it has.
-    pub fn finished_at(&self) -> Option<Timestamp> {
-        end(self.status.as_ref())
-    }
-
-    /// Removes what nobody reads.
-    pub(super) fn prune(&mut self) -> bool {
-        (self.metadata.annotations, self.metadata.labels) = (None, None);
-        true
-    }
-}
-
-impl FinishedSuite {
-    /// Removes what nobody reads.
-    pub(super) fn prune(&mut self) -> bool {
-        (self.metadata.annotations, self.metadata.labels) = (None, None);
-        true
-    }
-}
-
-impl Expires for FinishedRun {
-    fn expires_at(&self) -> Option<Timestamp> {
-        expiry(&self.spec, self.status.as_ref())
-    }
-}
-
-impl Expires for FinishedSuite {
-    fn expires_at(&self) -> Option<Timestamp> {
-        expiry(&self.spec, self.status.as_ref())
-    }
+finished! {
+    /// A BenchmarkRun, reduced.
+    FinishedRun of BenchmarkRun;
+    /// A BenchmarkSuite, reduced.
+    FinishedSuite of BenchmarkSuite;
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Which of several operators works, by a Lease and the rules of Kubernetes' own
-//! components (client-go's leaderelection). Needs the client.
+//! Election of the one operator that works, by a Lease and the rules of Kubernetes' own components
+//! (client-go's leaderelection). Needs the client.
 //!
-//! Guarantees: a leader that cannot renew its Lease for [`Times::renew_within`] has lost it;
-//! nobody takes a Lease over before it has stood unchanged for its whole duration, which is
-//! longer and which each candidate measures with its own clock, so that no two clocks are
-//! compared; every write is of the version that was read, so that of two candidates one loses.
+//! Guarantees: a leader that cannot renew its Lease for [`Times::renew_within`] has lost it. Nobody
+//! takes a Lease over before it has been unchanged for [`Times::duration`], which is longer; each
+//! candidate measures it with its own clock, so no two clocks are compared. Every write is of the
+//! version that was read, so one of two candidates loses.
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -18,19 +18,19 @@ use kube::{
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long things take; the same for all candidates.
+/// The periods of the election, the same for all candidates.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For how long a Lease is its holder's after it was renewed.
+    /// How long a Lease belongs to its holder after its renewal.
     pub duration: Duration,
-    /// After so long without renewal a leader gives up. Shorter than `duration`.
+    /// How long a leader works without renewal. Shorter than `duration`.
     pub renew_within: Duration,
-    /// Between two looks, and between two renewals.
+    /// Time between two attempts, and between two renewals.
     pub retry: Duration,
 }
 
 impl Default for Times {
-    /// As Kubernetes' own components have them.
+    /// Those of Kubernetes' own components.
     fn default() -> Self {
         let [duration, renew_within, retry] = [15, 10, 2].map(Duration::from_secs);
         Self { duration, renew_within, retry }
@@ -46,20 +46,8 @@ pub struct Candidate {
     times: Times,
 }
 
-/// A version of the Lease, and since when it has stood unchanged by our clock.
-struct Seen {
-    version: Option<String>,
-    since: Instant,
-}
-
 fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
-}
-
-/// For how long `lease` is its holder's without a change.
-fn duration(lease: &Lease, usual: Duration) -> Duration {
-    let told = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    told.and_then(|seconds| u64::try_from(seconds).ok()).map_or(usual, Duration::from_secs)
 }
 
 fn is_conflict(error: &kube::Error) -> bool {
@@ -67,13 +55,13 @@ fn is_conflict(error: &kube::Error) -> bool {
 }
 
 impl Candidate {
-    /// `identity` is another for each candidate, such as its pod's name.
+    /// Each candidate has another `identity`, such as its pod's name.
     pub fn new(client: Client, namespace: &str, name: String, identity: String, times: Times) -> Self {
         Self { api: Api::namespaced(client, namespace), name, identity, times }
     }
 
-    /// The Lease held by this candidate from now on, made of what `old` was.
-    fn taken(&self, old: Option<&Lease>) -> Lease {
+    /// The Lease `old` as this candidate holds it from now on.
+    fn held(&self, old: Option<&Lease>) -> Lease {
         let spec = old.and_then(|lease| lease.spec.clone()).unwrap_or_default();
         let same = old.and_then(holder) == Some(&self.identity);
         let now = MicroTime(Timestamp::now());
@@ -92,27 +80,29 @@ impl Candidate {
         }
     }
 
-    /// Takes the Lease if it is free; `None` while it is somebody else's.
-    async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Leadership>> {
-        let asked = Instant::now();
-        let there = self.api.get_opt(&self.name).await?;
-        if let Some(lease) = &there {
+    /// Acquires the Lease if it is free; `None` while another candidate holds it. `unchanged` is the
+    /// Lease's version, and since when it is unchanged by our clock.
+    async fn attempt(&self, unchanged: &mut (Option<String>, Instant)) -> kube::Result<Option<Leadership>> {
+        let started = Instant::now();
+        let current = self.api.get_opt(&self.name).await?;
+        if let Some(lease) = &current {
             let version = lease.resource_version();
-            let known = seen.take().filter(|seen| seen.version == version);
-            let since = seen.insert(known.unwrap_or(Seen { version, since: Instant::now() })).since;
+            if unchanged.0 != version {
+                *unchanged = (version, Instant::now());
+            }
             let free = holder(lease).is_none_or(|holder| holder == self.identity)
-                || since.elapsed() > duration(lease, self.times.duration);
+                || unchanged.1.elapsed() > self.times.duration;
             if !free {
                 return Ok(None);
             }
         }
-        let (wanted, written) = (self.taken(there.as_ref()), PostParams::default());
-        let taken = match there {
-            Some(_) => self.api.replace(&self.name, &written, &wanted).await,
-            None => self.api.create(&written, &wanted).await,
+        let (wanted, parameters) = (self.held(current.as_ref()), PostParams::default());
+        let written = match current {
+            Some(_) => self.api.replace(&self.name, &parameters, &wanted).await,
+            None => self.api.create(&parameters, &wanted).await,
         };
-        match taken {
-            Ok(lease) => Ok(Some(Leadership { candidate: self.clone(), lease, renewed: asked })),
+        match written {
+            Ok(lease) => Ok(Some(Leadership { candidate: self.clone(), lease, renewed: started })),
             Err(error) if is_conflict(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -120,15 +110,15 @@ impl Candidate {
 
     /// Waits until this candidate leads.
     pub async fn win(self) -> Leadership {
-        let (mut seen, mut failing) = (None, false);
+        let (mut unchanged, mut failing) = ((None, Instant::now()), false);
         loop {
-            match self.attempt(&mut seen).await {
+            match self.attempt(&mut unchanged).await {
                 Ok(Some(leadership)) => return leadership,
                 Ok(None) => failing = false,
-                Err(error) if failing => tracing::debug!(%error, "the Lease cannot be looked at"),
+                Err(error) if failing => tracing::debug!(%error, "could not acquire the leader's Lease"),
                 Err(error) => {
                     failing = true;
-                    tracing::warn!(lease = self.name, %error, "the Lease of the leader cannot be had; it is tried again");
+                    tracing::warn!(lease = self.name, %error, "could not acquire the leader's Lease: retrying");
                 }
             }
             sleep(self.times.retry).await;
@@ -136,22 +126,22 @@ impl Candidate {
     }
 }
 
-/// The Lease, held.
+/// The Lease while this candidate holds it.
 pub struct Leadership {
     candidate: Candidate,
     lease: Lease,
-    /// When the last renewal that succeeded was sent.
+    /// When the last successful renewal was sent.
     renewed: Instant,
 }
 
 impl Leadership {
-    /// Renews the Lease once; `false` when it is not ours any more.
+    /// Renews the Lease once; `false` if this candidate has lost it.
     async fn renew(&mut self) -> kube::Result<bool> {
         let Candidate { api, name, identity, .. } = &self.candidate;
-        let (asked, wanted) = (Instant::now(), self.candidate.taken(Some(&self.lease)));
+        let (started, wanted) = (Instant::now(), self.candidate.held(Some(&self.lease)));
         match api.replace(name, &PostParams::default(), &wanted).await {
-            Ok(lease) => (self.lease, self.renewed) = (lease, asked),
-            // Somebody wrote to it, or an answer to us was lost.
+            Ok(lease) => (self.lease, self.renewed) = (lease, started),
+            // Somebody wrote to it, or an earlier response to us was lost.
             Err(error) if is_conflict(&error) => match api.get_opt(name).await? {
                 Some(lease) if holder(&lease) == Some(identity) => {
                     self.lease = lease;
@@ -165,7 +155,7 @@ impl Leadership {
         Ok(true)
     }
 
-    /// Renews the Lease until that fails for too long or somebody else has it; why.
+    /// Renews the Lease until that fails for too long or somebody else has it; returns the reason.
     pub async fn lost(&mut self) -> &'static str {
         loop {
             sleep(self.candidate.times.retry).await;
@@ -173,20 +163,20 @@ impl Leadership {
             match timeout_at(until, self.renew()).await {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => return "somebody else has it, or deleted it",
-                Ok(Err(error)) => tracing::debug!(%error, "the Lease of the leader was not renewed"),
+                Ok(Err(error)) => tracing::debug!(%error, "could not renew the leader's Lease"),
                 Err(_) => return "it could not be renewed in time",
             }
         }
     }
 
-    /// Gives the Lease back, so that nobody has to wait. Nothing may be under way any more.
+    /// Releases the Lease, so that the next leader need not wait. The controllers must have stopped.
     pub async fn release(self) -> kube::Result<()> {
         let Self { candidate, mut lease, .. } = self;
         if let Some(spec) = &mut lease.spec {
             spec.holder_identity = Some(String::new());
         }
         match candidate.api.replace(&candidate.name, &PostParams::default(), &lease).await {
-            // It is somebody else's already.
+            // Somebody else has it already.
             Err(error) if is_conflict(&error) => Ok(()),
             other => other.map(|_| ()),
         }
@@ -226,12 +216,12 @@ mod tests {
                     json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}),
                 )
             };
-            let known = stored.as_ref().map(|lease| &lease["metadata"]["resourceVersion"]);
-            match (method, known, sent) {
+            let stored_version = stored.as_ref().map(|lease| &lease["metadata"]["resourceVersion"]);
+            match (method, stored_version, sent) {
                 (&Method::GET, Some(_), _) => return (200, stored.clone().unwrap()),
                 (&Method::POST, None, Some(lease)) => *stored = Some(lease),
-                (&Method::PUT, Some(known), Some(lease))
-                    if lease["metadata"]["resourceVersion"] == *known =>
+                (&Method::PUT, Some(stored_version), Some(lease))
+                    if lease["metadata"]["resourceVersion"] == *stored_version =>
                 {
                     *stored = Some(lease);
                 }
@@ -245,7 +235,7 @@ mod tests {
             (200, lease.clone())
         }
 
-        /// A candidate whose way to the server is as long as `cut` is set.
+        /// A candidate whose requests receive no response while `cut` is set.
         fn candidate(&self, identity: &str, cut: &Arc<AtomicBool>) -> Candidate {
             let (server, cut) = (self.clone(), cut.clone());
             let service = tower::service_fn(move |request: Request<Body>| {
@@ -281,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_many_candidates_one_leads() {
+    async fn one_of_many_candidates_leads() {
         let server = Server::default();
         let all: Vec<Candidate> =
             (0..8).map(|number| server.candidate(&format!("pod-{number}"), &reachable())).collect();
@@ -294,7 +284,7 @@ mod tests {
     async fn a_leader_that_is_cut_off_gives_up_before_another_leads() {
         let (server, cut) = (Server::default(), reachable());
         let mut first =
-            wins_within(&server.candidate("first", &cut), 300).await.expect("nobody else is there");
+            wins_within(&server.candidate("first", &cut), 300).await.expect("there is no other candidate");
         let second = server.candidate("second", &reachable());
         let begun = Instant::now();
         cut.store(true, Ordering::Relaxed);
@@ -313,26 +303,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_leader_stays_while_it_renews_and_hands_over_at_once_when_it_ends() {
+    async fn a_leader_stays_while_it_renews_and_another_leads_as_soon_as_it_releases() {
         let server = Server::default();
-        let mut first =
-            wins_within(&server.candidate("first", &reachable()), 300).await.expect("nobody else is there");
+        let mut first = wins_within(&server.candidate("first", &reachable()), 300)
+            .await
+            .expect("there is no other candidate");
         let second = server.candidate("second", &reachable());
         tokio::select! {
             why = first.lost() => panic!("the first lost its Lease: {why}"),
-            won = wins_within(&second, 2500) => assert!(won.is_none(), "the second took a Lease that is renewed"),
+            won = wins_within(&second, 2500) => assert!(won.is_none(), "the second acquired a Lease that is renewed"),
         }
         assert_eq!(server.spec()["holderIdentity"], "first");
         first.release().await.unwrap();
-        assert!(wins_within(&second, 300).await.is_some(), "a Lease that was given back is free");
+        assert!(wins_within(&second, 300).await.is_some(), "a released Lease is free");
         assert_eq!(server.spec()["leaseTransitions"], 2);
     }
 
     #[tokio::test]
-    async fn a_lease_that_was_taken_away_is_lost() {
+    async fn a_lease_that_was_deleted_is_lost() {
         let server = Server::default();
-        let mut first =
-            wins_within(&server.candidate("first", &reachable()), 300).await.expect("nobody else is there");
+        let mut first = wins_within(&server.candidate("first", &reachable()), 300)
+            .await
+            .expect("there is no other candidate");
         server.0.lock().unwrap().1 = None;
         assert_eq!(first.lost().await, "somebody else has it, or deleted it");
     }

@@ -1,10 +1,9 @@
-//! Turns: a Lease per target and per node that is used, by servers or by clients,
-//! held by one run at a time.
+//! Turns: one Lease for each target and for each node with servers or clients, held by one run at a
+//! time. Needs the client.
 //!
-//! Guarantees: two runs never hold the same Lease, since taking is creating and
-//! nobody takes over: a Lease that exists is held. The keeper of turns removes it
-//! when its run has ended, is gone or has given it back, and the last client pod
-//! has stopped. Several are taken all or none.
+//! Guarantees: two runs never hold the same Lease. To acquire a Lease is to create it, and there is no
+//! takeover: a Lease that exists is held. The cleanup of Leases removes it when its run has ended, is
+//! gone or has released it, and the last client pod has stopped. A run acquires all its Leases or none.
 
 use super::{apply::delete, overlay::Overlay};
 use dragstrip_core::{
@@ -25,20 +24,20 @@ fn api(client: &Client, key: &LeaseKey) -> Api<Lease> {
     Api::namespaced(client.clone(), &key.namespace)
 }
 
-/// Looks at a Lease; `None` when it does not exist and so is free.
+/// Reads a Lease; `None` if it does not exist and so is free.
 pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Option<Lease>> {
     api(client, key).get_opt(&key.name).await
 }
 
-/// Removes this very Lease. One that is gone is fine.
+/// Removes this Lease and no later one of its name. One that is gone is fine.
 pub async fn remove(client: &Client, overlay: &Overlay, lease: &Lease) -> kube::Result<()> {
     delete(client, lease).await?;
     overlay.record_deleted_lease(lease);
     Ok(())
 }
 
-/// Takes a Lease by creating it; `None` when it exists.
-async fn take(
+/// Acquires a Lease by creating it; `None` if it exists.
+async fn acquire(
     client: &Client,
     overlay: &Overlay,
     key: &LeaseKey,
@@ -68,38 +67,37 @@ async fn take(
     }
 }
 
-/// What became of Leases that were to be taken.
+/// Which Leases a run acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// All are held.
+pub enum Acquired {
+    /// All.
     All,
-    /// None: another run of this process is taking one of them, which a look now tells.
+    /// None: another run of this process is acquiring one of them, which the overlay now shows.
     Reserved,
-    /// None: somebody else has one of them, which a look now tells, though no watch may: one
-    /// without our labels is a Lease like any other.
+    /// None: somebody else holds one of them, which the overlay now shows. No watch may ever show it:
+    /// it may lack our labels.
     Lost,
 }
 
-/// Takes all of `keys` that `holder` does not have, or none: what was taken before
-/// one of them turned out to be somebody else's is let go at once, since nothing
-/// has run under it.
-pub async fn take_all(
+/// Acquires for `holder` all Leases of `keys`, or none: if somebody else holds one of them, those
+/// acquired before are removed at once, since nothing has run under them.
+pub async fn acquire_all(
     client: &Client,
     overlay: &Overlay,
     keys: &[LeaseKey],
     holder: &Holder,
     now: Timestamp,
-) -> kube::Result<Taken> {
-    let Some(_reserved) = overlay.reserve(keys, holder) else { return Ok(Taken::Reserved) };
-    let mut taken = Vec::new();
+) -> kube::Result<Acquired> {
+    let Some(_reserved) = overlay.reserve(keys, holder) else { return Ok(Acquired::Reserved) };
+    let mut acquired = Vec::new();
     for key in keys {
-        let got = match take(client, overlay, key, holder, now).await {
+        let is_ours = match acquire(client, overlay, key, holder, now).await {
             Ok(Some(lease)) => {
-                taken.push(lease);
+                acquired.push(lease);
                 Ok(true)
             }
             Ok(None) => find(client, key).await.map(|found| {
-                // Taken before, and the answer was lost.
+                // An earlier pass may have created it without receiving the response.
                 let ours = found.as_ref().is_some_and(|lease| is_held_by(lease, holder));
                 if let Some(lease) = found {
                     overlay.record_foreign_lease(lease);
@@ -108,18 +106,18 @@ pub async fn take_all(
             }),
             Err(error) => Err(error),
         };
-        if !matches!(got, Ok(true)) {
-            for lease in &taken {
+        if !matches!(is_ours, Ok(true)) {
+            for lease in &acquired {
                 remove(client, overlay, lease).await?;
             }
-            return got.map(|_| Taken::Lost);
+            return is_ours.map(|_| Acquired::Lost);
         }
     }
-    Ok(Taken::All)
+    Ok(Acquired::All)
 }
 
-/// Gives a Lease back. One that is gone is fine.
-pub async fn give_back(client: &Client, overlay: &Overlay, lease: &Lease) -> kube::Result<()> {
+/// Releases a Lease: the cleanup of Leases removes it. One that is gone is fine.
+pub async fn release(client: &Client, overlay: &Overlay, lease: &Lease) -> kube::Result<()> {
     let patch = serde_json::json!({"metadata": {
         "uid": lease.uid(), "annotations": {labels::GIVEN_BACK: "true"},
     }});
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_reads_back_what_it_wrote() {
+    fn a_written_holder_can_be_read() {
         let written = holder("first").to_string();
         assert_eq!(written, "races/first/u-1");
         assert_eq!(Holder::parse(&written), Some(holder("first")));
@@ -175,45 +173,46 @@ mod tests {
         Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
     }
 
-    /// What the run `first` holds after it tried to take `target` and the `node` of `owner`, while
-    /// the watch tells that it has the target.
-    async fn held_after_taking_a_node_of(owner: &str) -> (Taken, Vec<String>) {
+    /// What the run `first` holds after it tried to acquire `target` and the `node` of `owner`, while
+    /// the watch shows that it has the target.
+    async fn held_after_acquiring_a_node_of(owner: &str) -> (Acquired, Vec<String>) {
         let owner = holder(owner);
         let service = tower::service_fn(move |request| answer(request, owner.clone()));
         let (client, overlay) = (Client::new(service, "pits"), Overlay::default());
         let keys = ["target", "node"].map(|name| LeaseKey { namespace: "pits".into(), name: name.into() });
-        let got = take_all(&client, &overlay, &keys, &holder("first"), Timestamp::UNIX_EPOCH).await.unwrap();
-        let told: Lease = serde_json::from_value(stored("target", &holder("first"))).unwrap();
+        let got =
+            acquire_all(&client, &overlay, &keys, &holder("first"), Timestamp::UNIX_EPOCH).await.unwrap();
+        let watched: Lease = serde_json::from_value(stored("target", &holder("first"))).unwrap();
         let mut names: Vec<_> =
-            overlay.leases(vec![Arc::new(told)]).iter().map(|lease| lease.name_any()).collect();
+            overlay.leases(vec![Arc::new(watched)]).iter().map(|lease| lease.name_any()).collect();
         names.sort();
         (got, names)
     }
 
     #[tokio::test]
-    async fn a_turn_that_was_let_go_for_want_of_its_other_part_is_not_taken_for_held() {
-        let (got, held) = held_after_taking_a_node_of("second").await;
-        assert_eq!(got, Taken::Lost);
-        assert_eq!(held, ["node"], "a Job would be made under a Lease that somebody else may take");
+    async fn a_lease_removed_because_another_was_lost_is_not_held() {
+        let (got, held) = held_after_acquiring_a_node_of("second").await;
+        assert_eq!(got, Acquired::Lost);
+        assert_eq!(held, ["node"], "a Job would be created under a Lease that somebody else may acquire");
     }
 
     #[tokio::test]
-    async fn a_lease_that_no_watch_tells_is_known_once_it_was_in_the_way() {
+    async fn a_lease_that_no_watch_shows_is_in_the_overlay_once_it_was_lost() {
         let service = tower::service_fn(move |request| answer(request, holder("stranger")));
         let (client, overlay) = (Client::new(service, "pits"), Overlay::default());
         let keys = ["target", "node"].map(|name| LeaseKey { namespace: "pits".into(), name: name.into() });
         let first = holder("first");
-        let take = || take_all(&client, &overlay, &keys, &first, Timestamp::UNIX_EPOCH);
-        assert_eq!(take().await.unwrap(), Taken::Lost);
-        let known: Vec<_> = overlay.leases(vec![]).iter().map(|lease| lease.name_any()).collect();
-        assert_eq!(known, ["node"], "the turn would look free, be tried and be lost again at once");
-        assert_eq!(take().await.unwrap(), Taken::Reserved, "nothing is asked for it");
+        let acquire = || acquire_all(&client, &overlay, &keys, &first, Timestamp::UNIX_EPOCH);
+        assert_eq!(acquire().await.unwrap(), Acquired::Lost);
+        let present: Vec<_> = overlay.leases(vec![]).iter().map(|lease| lease.name_any()).collect();
+        assert_eq!(present, ["node"], "the run would try the same Leases again at once");
+        assert_eq!(acquire().await.unwrap(), Acquired::Reserved, "no request is sent");
     }
 
     #[tokio::test]
-    async fn a_lease_whose_taking_was_never_answered_is_held() {
-        let (got, held) = held_after_taking_a_node_of("first").await;
-        assert_eq!(got, Taken::All);
-        assert_eq!(held, ["node", "target"], "another node would be taken beside it");
+    async fn a_lease_whose_creation_was_never_answered_is_held() {
+        let (got, held) = held_after_acquiring_a_node_of("first").await;
+        assert_eq!(got, Acquired::All);
+        assert_eq!(held, ["node", "target"], "the run would acquire another node too");
     }
 }

@@ -1,4 +1,4 @@
-//! What a pod's status says about why it does not run, for people. Pure.
+//! A pod's state, and why it does not run, from its status. Pure.
 
 use dragstrip_core::trouble::Trouble;
 use dragstrip_results::protocol::OBSERVER_PORT;
@@ -29,30 +29,29 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
 /// Name of the container that observes a pod's servers.
 pub const OBSERVER: &str = "observer";
 
-/// Where the observer in the pod listens; `None` while the pod has no address, or its observer
-/// has not started.
+/// Where the observer in the pod listens; `None` until the pod has an address and the observer has started.
 pub fn observer(pod: &Pod) -> Option<SocketAddr> {
-    let mut helpers = pod.status.as_ref()?.init_container_statuses.iter().flatten();
-    helpers.find(|container| container.name == OBSERVER && container.started == Some(true))?;
+    let mut sidecars = pod.status.as_ref()?.init_container_statuses.iter().flatten();
+    sidecars.find(|container| container.name == OBSERVER && container.started == Some(true))?;
     Some(SocketAddr::new(address(pod)?, OBSERVER_PORT))
 }
 
-/// Whether the pod was made by the Job called `job`, with this `uid` where that is known.
-/// Its owner tells: anybody may write labels.
+/// Whether the Job named `job` created the pod, and has this `uid` if one is given. The pod's owner
+/// decides: anybody may write labels.
 pub fn is_of_job(pod: &Pod, job: &str, uid: Option<&str>) -> bool {
-    let maker = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
-    maker.is_some_and(|maker| {
-        maker.kind == "Job" && maker.name == job && uid.is_none_or(|uid| maker.uid == uid)
+    let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+    owner.is_some_and(|owner| {
+        owner.kind == "Job" && owner.name == job && uid.is_none_or(|uid| owner.uid == uid)
     })
 }
 
-/// Whether the pod has ended, well or badly.
+/// Whether the pod has succeeded or failed.
 pub fn ended(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
-/// Whether the pod's containers have certainly stopped: it has ended, and not because its Node
-/// is gone, of which nobody knows what it does.
+/// Whether the pod's containers have certainly stopped: the pod has ended, and not because its Node
+/// object is gone, since the machine may still run them.
 pub fn stopped(pod: &Pod) -> bool {
     let disrupted = pod.status.as_ref().and_then(|status| condition(status, "DisruptionTarget"));
     ended(pod) && disrupted.and_then(|why| why.reason.as_deref()) != Some("DeletionByPodGC")
@@ -60,12 +59,8 @@ pub fn stopped(pod: &Pod) -> bool {
 
 /// Whether there are as many `pods` as expected and all of them have ended.
 pub fn all_ended<'a>(pods: impl Iterator<Item = &'a Pod>, expected: usize) -> bool {
-    let (mut all, mut over) = (0, 0);
-    for pod in pods {
-        all += 1;
-        over += usize::from(ended(pod));
-    }
-    all >= expected && over == all
+    let ended: Vec<bool> = pods.map(ended).collect();
+    ended.len() >= expected && ended.iter().all(|ended| *ended)
 }
 
 /// The pod's containers of every kind.
@@ -75,11 +70,11 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     })
 }
 
-/// Reasons a container waits for in the ordinary course of things.
+/// Reasons for which every container waits while it starts.
 pub(super) const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// Image trouble swings between two reasons with the same cause: one reason and
-/// the cause alone are told, so that a condition does not swing with it.
+/// A failing image pull alternates between two reasons with the same cause: one reason and the cause
+/// alone, so that a condition does not alternate too.
 pub(super) fn steady(reason: String, detail: &str) -> (String, &str) {
     match reason.as_str() {
         "ErrImagePull" | "ImagePullBackOff" => {
@@ -105,18 +100,18 @@ fn waiting(pod: &Pod) -> Option<Trouble> {
     })
 }
 
-/// Of a container's last lines so many characters are told.
+/// Longest excerpt, in characters, of what a container wrote last.
 const LAST_WORDS: usize = 600;
 
-/// Whether a line is a stack's, which a program that aborts writes after what it has to say.
-fn of_a_stack(line: &str) -> bool {
+/// Whether a line is part of a stack trace, which a program that aborts writes after its message.
+fn is_stack_trace(line: &str) -> bool {
     ["@", "PC: @", "*** ", "[failure_signal_handler"].iter().any(|start| line.starts_with(start))
         && (line.contains("0x") || line.contains("SIG") || line.contains("stack trace"))
 }
 
 /// The end of what a container wrote before it exited, on one line.
 fn last_words(message: &str) -> String {
-    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty() && !of_a_stack(line));
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty() && !is_stack_trace(line));
     let lines: Vec<&str> = lines.collect();
     let text = lines[lines.len().saturating_sub(5)..].join(" / ");
     match text.char_indices().nth_back(LAST_WORDS) {
@@ -125,8 +120,8 @@ fn last_words(message: &str) -> String {
     }
 }
 
-/// A container that is to run for ever and has exited, until it has started again.
-/// Says what it wrote last, rather than how long the kubelet waits.
+/// A container that should run forever and has exited, until it has started again. The message quotes
+/// what it wrote last, rather than how long the kubelet waits.
 pub fn crashed(pod: &Pod) -> Option<Trouble> {
     containers(pod).filter(|container| container.started != Some(true)).find_map(|container| {
         let states = [&container.state, &container.last_state];
@@ -143,20 +138,20 @@ pub fn crashed(pod: &Pod) -> Option<Trouble> {
     })
 }
 
-/// What the scheduler says of a pod that fits no node.
+/// The scheduler's message about a pod that fits no node.
 pub fn unscheduled(pod: &Pod) -> Option<&str> {
     let scheduled = condition(pod.status.as_ref()?, "PodScheduled")?;
     let refused = scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable");
     refused.then(|| scheduled.message.as_deref().unwrap_or("no node fits"))
 }
 
-/// Why no node takes a pod that wants ports of its node's own.
+/// Why no node has the ports free that a pod on the host network needs.
 pub fn port_conflict(pod: &Pod) -> Option<String> {
     let scheduler = unscheduled(pod).filter(|scheduler| scheduler.contains("free ports"))?;
     let ports = pod.spec.iter().flat_map(|spec| &spec.containers).flat_map(|it| it.ports.iter().flatten());
     let ports: Vec<String> = ports.filter_map(|port| port.host_port).map(|port| port.to_string()).collect();
     Some(format!(
-        "pod {} uses its node's network (pod.hostNetwork), and one of its ports {} is taken on a node that would do: remove the pod that has it, add or select another node, or leave hostNetwork out: {scheduler}",
+        "pod {} uses its node's network (pod.hostNetwork), and another pod has one of its ports {} on every suitable node: remove that pod, add or select another node, or remove hostNetwork: {scheduler}",
         pod.name_any(),
         ports.join(", ")
     ))
@@ -170,23 +165,23 @@ fn unschedulable(pod: &Pod) -> Option<Trouble> {
     })
 }
 
-/// Reasons with which a kubelet refuses a pod whose CPUs it cannot give as asked, with the remedy.
+/// Reasons with which a kubelet refuses a pod because it cannot allocate its CPUs, with the remedy.
 const REFUSALS: [(&str, &str); 3] = [
     (
         "SMTAlignmentError",
-        "the node gives exclusive CPUs by whole cores only (full-pcpus-only): ask for a multiple of its threads per core, such as an even number, in resources or by threads",
+        "the node allocates exclusive CPUs only as complete cores (full-pcpus-only): request a multiple of its threads per core, such as an even number, in resources or by threads",
     ),
     (
         "TopologyAffinityError",
-        "the CPUs do not fit as the node's topology manager wants them, such as on one NUMA node: ask for fewer, or select a larger node",
+        "the CPUs do not satisfy the node's topology manager, such as on one NUMA node: request fewer, or select a larger node",
     ),
     (
         "UnexpectedAdmissionError",
-        "the node cannot give what the pod asks for, such as exclusive CPUs that others hold: ask for fewer, or select another node",
+        "the node cannot allocate what the pod requests, such as exclusive CPUs that others hold: request fewer, or select another node",
     ),
 ];
 
-/// What helps against a kubelet's refusal for `reason`; `None` where it is another matter.
+/// The remedy if a kubelet refuses a pod for `reason`; `None` for all other reasons.
 pub fn remedy(reason: &str) -> Option<&'static str> {
     REFUSALS.iter().find(|(refusal, _)| *refusal == reason).map(|(_, remedy)| *remedy)
 }
@@ -200,13 +195,13 @@ pub fn refusal(pod: &Pod, reason: &str, message: &str) -> Option<Trouble> {
     })
 }
 
-/// Whether the kubelet of its node refused `pod`.
+/// The kubelet's refusal of `pod`, from the pod's status.
 fn refused(pod: &Pod) -> Option<Trouble> {
     let status = pod.status.as_ref().filter(|_| ended(pod))?;
     refusal(pod, status.reason.as_deref()?, status.message.as_deref().unwrap_or("no details given"))
 }
 
-/// What holds the pod up, if anything does.
+/// What keeps the pod from running.
 pub fn trouble(pod: &Pod) -> Option<Trouble> {
     unschedulable(pod).or_else(|| refused(pod)).or_else(|| waiting(pod))
 }
@@ -216,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_of_the_job_that_owns_it_whatever_its_labels_say() {
+    fn a_pod_belongs_to_the_job_that_owns_it_whatever_its_labels_are() {
         let made_by = |owner: serde_json::Value| -> Pod {
             serde_json::from_value(serde_json::json!({"metadata": {
                 "labels": {"batch.kubernetes.io/job-name": "sprint-read-1", "job-name": "sprint-read-1"},
@@ -231,9 +226,9 @@ mod tests {
         };
         let is = |owner| is_of_job(&made_by(owner), "sprint-read-1", Some("job-uid"));
         assert!(is(owner("Job", "job-uid", true)));
-        assert!(!is(owner("Job", "former-uid", true)), "of a former Job of that name");
+        assert!(!is(owner("Job", "earlier-uid", true)), "an earlier Job had that name");
         assert!(!is(owner("Job", "job-uid", false)), "it only refers to the Job");
-        assert!(!is(owner("ReplicaSet", "job-uid", true)), "of another kind");
+        assert!(!is(owner("ReplicaSet", "job-uid", true)), "the owner has another kind");
         assert!(!is(serde_json::json!([])), "it only has the label");
     }
 
@@ -253,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_number_of_cpus_where_whole_cores_are_given_is_told_with_the_remedy() {
+    fn a_refused_odd_number_of_cpus_is_reported_with_the_remedy() {
         let found = trouble(&pod(serde_json::json!({
             "phase": "Failed", "reason": "SMTAlignmentError",
             "message": "Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
@@ -267,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_the_node_that_is_taken_is_told_with_the_remedy() {
+    fn a_port_of_the_node_that_is_in_use_is_reported_with_the_remedy() {
         let mut waiting = pod(serde_json::json!({"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/4 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
@@ -278,20 +273,20 @@ mod tests {
         waiting.spec = serde_json::from_value(ports).unwrap();
         let found = trouble(&waiting).unwrap().message;
         assert!(
-            found.contains("its ports 6379, 9180 is taken") && found.contains("leave hostNetwork out"),
+            found.contains("one of its ports 6379, 9180") && found.contains("remove hostNetwork"),
             "{found}"
         );
     }
 
     #[test]
-    fn image_trouble_reads_the_same_between_two_tries() {
+    fn a_failing_image_pull_has_the_same_message_at_every_attempt() {
         let failed = steady("ErrImagePull".into(), "no such host");
         let backing_off = r#"Back-off pulling image "example.com/none:1": ErrImagePull: no such host"#;
         assert_eq!(steady("ImagePullBackOff".into(), backing_off), failed);
     }
 
     #[test]
-    fn a_pod_that_fits_no_node_says_what_the_scheduler_says() {
+    fn a_pod_that_fits_no_node_has_the_scheduler_s_message() {
         let found = trouble(&pod(serde_json::json!({"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"
         }]})))
@@ -311,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_exits_says_what_it_wrote_last() {
+    fn a_server_that_exits_is_quoted() {
         let message = "*** FATAL CONFIG FILE ERROR (Redis 7.0.15) ***\nReading the configuration file, at line 2\n>>> 'maxmemoryy \"1gb\"'\nBad directive or wrong number of arguments\n";
         let last = serde_json::json!({"exitCode": 1, "reason": "Error", "message": message});
         let found = crashed(&server(false, &last)).unwrap();
@@ -326,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_server_that_refuses_a_flag_is_quoted_without_its_stack() {
-        let told = |message: &str| {
+        let quoted = |message: &str| {
             crashed(&server(
                 false,
                 &serde_json::json!({"exitCode": 1, "reason": "Error", "message": message}),
@@ -334,12 +329,12 @@ mod tests {
             .unwrap()
             .message
         };
-        let unknown = told("ERROR: Unknown command line flag 'nosuchflag'\n");
+        let unknown = quoted("ERROR: Unknown command line flag 'nosuchflag'\n");
         assert!(
             unknown.ends_with("exited with code 1: ERROR: Unknown command line flag 'nosuchflag'"),
             "{unknown}"
         );
-        let aborted = told(
+        let aborted = quoted(
             "I1121 02:02:11.454183   23318 proactor_pool.cc:149] Running 1 io threads\n\
              F1121 02:02:11.454246   23318 script_mgr.cc:64] Check failed: !err Invalid flag: nosuch\n\
              *** Check failure stack trace: ***\n\
@@ -351,9 +346,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_long_log_is_told() {
-        let told = last_words(&format!("first\n{}é the end", "x".repeat(3000)));
-        assert!(told.ends_with("é the end") && told.chars().count() < 610, "{}", told.len());
+    fn only_the_end_of_a_long_log_is_quoted() {
+        let quoted = last_words(&format!("first\n{}é the end", "x".repeat(3000)));
+        assert!(quoted.ends_with("é the end") && quoted.chars().count() < 610, "{}", quoted.len());
     }
 
     #[test]

@@ -20,23 +20,17 @@ pub trait Conditioned: Resource<DynamicType = ()> {
     fn conditions(&self) -> &[Condition];
 }
 
-impl Conditioned for BenchmarkRun {
-    fn conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
-    }
+macro_rules! conditioned {
+    ($($kind:ty),*) => {$(
+        impl Conditioned for $kind {
+            fn conditions(&self) -> &[Condition] {
+                self.status.as_ref().map_or(&[], |status| &status.conditions)
+            }
+        }
+    )*};
 }
 
-impl Conditioned for BenchmarkSuite {
-    fn conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
-    }
-}
-
-impl Conditioned for Datastore {
-    fn conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
-    }
-}
+conditioned!(BenchmarkRun, BenchmarkSuite, Datastore);
 
 /// The objects of one kind that cannot be decoded.
 pub struct Undecodable<K> {

@@ -1,11 +1,10 @@
-//! What the cluster has that concerns us: one watch per kind for the whole
-//! process, pruned to what is read. Needs the client.
+//! The objects of the cluster that the operator reads: one watch of each kind for the whole process,
+//! pruned to the fields in use. Needs the client.
 
 use super::{
     feed::Feed,
     finished::{FinishedRun, FinishedSuite},
     scope::Scope,
-    undecodable::Undecodable,
 };
 use crate::metrics::Metrics;
 use dragstrip_core::labels;
@@ -25,70 +24,74 @@ use kube::{
     },
 };
 
-/// Looks into what was seen. Cheap to clone.
-#[derive(Clone)]
-pub struct World {
+/// Declares the watch of each kind in [`Feeds`], its store in [`World`], and what both do for every kind.
+macro_rules! watches {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {
+        /// The objects that the watches have reported. Cheap to clone.
+        #[derive(Clone)]
+        pub struct World {
+            $($(#[$doc])* pub $name: Store<$kind>,)*
+        }
+
+        /// The watches, to subscribe to and then to run.
+        pub struct Feeds {
+            $($(#[$doc])* pub $name: Feed<$kind>,)*
+        }
+
+        impl Feeds {
+            /// The stores that the watches fill.
+            pub fn world(&self) -> World {
+                World { $($name: self.$name.store(),)* }
+            }
+
+            /// Watches forever.
+            pub async fn run(self) {
+                tokio::join!($(self.$name.run()),*);
+            }
+        }
+
+        impl World {
+            /// Waits until every kind is listed; an error if a watch ends before.
+            pub async fn listed(&self) -> Result<(), WriterDropped> {
+                tokio::try_join!($(self.$name.wait_until_ready()),*).map(drop)
+            }
+        }
+    };
+}
+
+watches! {
     /// All nodes.
-    pub nodes: Store<Node>,
-    /// Server and client pods of ours.
-    pub pods: Store<Pod>,
-    /// Jobs of ours, without their templates.
-    pub jobs: Store<Job>,
-    /// Leases of ours: turns.
-    pub leases: Store<Lease>,
-    /// Warnings about pods and those who make pods.
-    pub warnings: Store<Event>,
-    /// StatefulSets of ours.
-    pub stateful_sets: Store<StatefulSet>,
-    /// All Services: when one that was in the way has gone, the next pass makes ours.
-    pub services: Store<Service>,
-    /// All PodDisruptionBudgets: one in the way is told before a run needs its name.
-    pub budgets: Store<PodDisruptionBudget>,
-    /// Runs that have not ended and can be decoded. However many have ended, they cost nothing.
-    pub runs: Store<BenchmarkRun>,
-    /// Runs that have ended and are to be removed some time after.
-    pub expiring: Store<FinishedRun>,
+    nodes: Node,
+    /// The pods of our servers and clients.
+    pods: Pod,
+    /// Our Jobs, without their templates.
+    jobs: Job,
+    /// Our Leases.
+    leases: Lease,
+    /// Warnings about pods, Jobs and StatefulSets.
+    warnings: Event,
+    /// Our StatefulSets.
+    stateful_sets: StatefulSet,
+    /// All Services: when a foreign one with a name that we need is deleted, the next pass creates ours.
+    services: Service,
+    /// All PodDisruptionBudgets: a foreign one is reported before a run needs its name.
+    budgets: PodDisruptionBudget,
+    /// Runs that have not ended and can be decoded. However many runs have ended, they cost nothing: the
+    /// watch reports the end of a run as its deletion.
+    runs: BenchmarkRun,
+    /// Runs that have ended and will expire.
+    expiring: FinishedRun,
     /// All Datastores that can be decoded.
-    pub datastores: Store<Datastore>,
-    /// Suites that have not ended and can be decoded.
-    pub suites: Store<BenchmarkSuite>,
-    /// Suites that have ended and are to be removed some time after.
-    pub expiring_suites: Store<FinishedSuite>,
+    datastores: Datastore,
+    /// Suites that have not ended and can be decoded. The watch reports the end of a suite as its deletion.
+    suites: BenchmarkSuite,
+    /// Suites that have ended and will expire.
+    expiring_suites: FinishedSuite,
 }
 
-/// The watches themselves, to subscribe to and then to run.
-pub struct Feeds {
-    /// See [`World::nodes`].
-    pub nodes: Feed<Node>,
-    /// See [`World::pods`].
-    pub pods: Feed<Pod>,
-    /// See [`World::jobs`].
-    pub jobs: Feed<Job>,
-    /// See [`World::leases`].
-    pub leases: Feed<Lease>,
-    /// See [`World::warnings`].
-    pub warnings: Feed<Event>,
-    /// See [`World::stateful_sets`].
-    pub stateful_sets: Feed<StatefulSet>,
-    /// See [`World::services`].
-    pub services: Feed<Service>,
-    /// See [`World::budgets`].
-    pub budgets: Feed<PodDisruptionBudget>,
-    /// See [`World::runs`]. A run's end is told as its deletion.
-    pub runs: Feed<BenchmarkRun>,
-    /// See [`World::expiring`].
-    pub expiring: Feed<FinishedRun>,
-    /// See [`World::datastores`].
-    pub datastores: Feed<Datastore>,
-    /// See [`World::suites`]. A suite's end is told as its deletion.
-    pub suites: Feed<BenchmarkSuite>,
-    /// See [`World::expiring_suites`].
-    pub expiring_suites: Feed<FinishedSuite>,
-}
-
-fn keep_node(node: &mut Node) -> bool {
+fn prune_node(node: &mut Node) -> bool {
     if let Some(status) = &mut node.status {
-        // A node lists all images it has: tens of kilobytes.
+        // A node lists all its images: tens of kilobytes.
         status.images = None;
         status.volumes_attached = None;
         status.volumes_in_use = None;
@@ -97,7 +100,7 @@ fn keep_node(node: &mut Node) -> bool {
     true
 }
 
-fn keep_pod(pod: &mut Pod) -> bool {
+fn prune_pod(pod: &mut Pod) -> bool {
     if let Some(spec) = &mut pod.spec {
         spec.volumes = None;
         for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
@@ -110,19 +113,20 @@ fn keep_pod(pod: &mut Pod) -> bool {
     true
 }
 
-fn keep_job(job: &mut Job) -> bool {
+fn prune_job(job: &mut Job) -> bool {
     if let Some(spec) = &mut job.spec {
         spec.template.spec = None;
     }
     true
 }
 
-fn keep_warning(event: &mut Event) -> bool {
+/// Whether `event` is about a pod or an object that creates pods.
+fn is_about_pods(event: &mut Event) -> bool {
     matches!(event.involved_object.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
 }
 
-/// Of another's Service only whose it is stays in memory.
-pub(crate) fn keep_service(service: &mut Service) -> bool {
+/// Removes from a foreign Service everything but its name and owner.
+pub(crate) fn prune_service(service: &mut Service) -> bool {
     if !service.labels().contains_key(labels::DATASTORE) {
         (service.spec, service.status) = (None, None);
         (service.metadata.annotations, service.metadata.labels) = (None, None);
@@ -130,139 +134,36 @@ pub(crate) fn keep_service(service: &mut Service) -> bool {
     true
 }
 
-/// Of a PodDisruptionBudget only whose it is stays in memory.
-fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
+/// Removes from a PodDisruptionBudget everything but its name and owner.
+fn prune_budget(budget: &mut PodDisruptionBudget) -> bool {
     (budget.spec, budget.status, budget.metadata.annotations) = (None, None, None);
     true
 }
 
 impl Feeds {
-    /// Watches that begin with [`Feeds::run`], of all nodes and of the namespaces of `scope`.
+    /// Watches of all nodes, and of the namespaces of `scope`. They begin with [`Feeds::run`].
     pub fn new(client: &Client, scope: &Scope, metrics: &Metrics) -> Self {
         let labelled = |selector: &str| watcher::Config::default().labels(selector);
         let with_fields = |selector: &str| watcher::Config::default().fields(selector);
         let (all, ours) =
             (watcher::Config::default(), labelled("app.kubernetes.io/managed-by=dragstrip-operator"));
         let component = format!("{} in ({},{})", labels::COMPONENT, labels::SERVER, labels::CLIENT);
-        let under_way = with_fields("status.finishedAt=");
+        let active = with_fields("status.finishedAt=");
         let expiring = with_fields("status.finishedAt!=,spec.ttlAfterFinished!=");
         Self {
-            nodes: Feed::new(Api::all(client.clone()), &all, keep_node),
-            pods: Feed::new(scope.api(client), &labelled(&component), keep_pod),
-            jobs: Feed::new(scope.api(client), &ours, keep_job),
+            nodes: Feed::new(Api::all(client.clone()), &all, prune_node),
+            pods: Feed::new(scope.api(client), &labelled(&component), prune_pod),
+            jobs: Feed::new(scope.api(client), &ours, prune_job),
             leases: Feed::new(scope.api(client), &ours, |_| true),
-            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), keep_warning),
+            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), is_about_pods),
             stateful_sets: Feed::new(scope.api(client), &ours, |_| true),
-            services: Feed::new(scope.api(client), &all, keep_service),
-            budgets: Feed::new(scope.api(client), &all, keep_budget),
-            runs: Feed::guarded(
-                scope.api(client),
-                under_way.clone(),
-                Undecodable::new(client.clone(), metrics.clone()),
-            ),
+            services: Feed::new(scope.api(client), &all, prune_service),
+            budgets: Feed::new(scope.api(client), &all, prune_budget),
+            runs: Feed::guarded(client, scope, active.clone(), metrics),
             expiring: Feed::new(scope.api(client), &expiring, FinishedRun::prune),
-            datastores: Feed::guarded(
-                scope.api(client),
-                all,
-                Undecodable::new(client.clone(), metrics.clone()),
-            ),
-            suites: Feed::guarded(
-                scope.api(client),
-                under_way,
-                Undecodable::new(client.clone(), metrics.clone()),
-            ),
+            datastores: Feed::guarded(client, scope, all, metrics),
+            suites: Feed::guarded(client, scope, active, metrics),
             expiring_suites: Feed::new(scope.api(client), &expiring, FinishedSuite::prune),
         }
-    }
-
-    /// The stores that the watches fill.
-    pub fn world(&self) -> World {
-        World {
-            nodes: self.nodes.store(),
-            pods: self.pods.store(),
-            jobs: self.jobs.store(),
-            leases: self.leases.store(),
-            warnings: self.warnings.store(),
-            stateful_sets: self.stateful_sets.store(),
-            services: self.services.store(),
-            budgets: self.budgets.store(),
-            runs: self.runs.store(),
-            expiring: self.expiring.store(),
-            datastores: self.datastores.store(),
-            suites: self.suites.store(),
-            expiring_suites: self.expiring_suites.store(),
-        }
-    }
-
-    /// Watches for ever.
-    pub async fn run(self) {
-        // No `..`: a feed that nobody runs must not compile.
-        let Self {
-            nodes,
-            pods,
-            jobs,
-            leases,
-            warnings,
-            stateful_sets,
-            services,
-            budgets,
-            runs,
-            expiring,
-            datastores,
-            suites,
-            expiring_suites,
-        } = self;
-        tokio::join!(
-            nodes.run(),
-            pods.run(),
-            jobs.run(),
-            leases.run(),
-            warnings.run(),
-            stateful_sets.run(),
-            services.run(),
-            budgets.run(),
-            runs.run(),
-            expiring.run(),
-            datastores.run(),
-            suites.run(),
-            expiring_suites.run(),
-        );
-    }
-}
-
-impl World {
-    /// Waits until every kind was listed; an error where a watch ended before.
-    pub async fn listed(&self) -> Result<(), WriterDropped> {
-        let Self {
-            nodes,
-            pods,
-            jobs,
-            leases,
-            warnings,
-            stateful_sets,
-            services,
-            budgets,
-            runs,
-            expiring,
-            datastores,
-            suites,
-            expiring_suites,
-        } = self;
-        tokio::try_join!(
-            nodes.wait_until_ready(),
-            pods.wait_until_ready(),
-            jobs.wait_until_ready(),
-            leases.wait_until_ready(),
-            warnings.wait_until_ready(),
-            stateful_sets.wait_until_ready(),
-            services.wait_until_ready(),
-            budgets.wait_until_ready(),
-            runs.wait_until_ready(),
-            expiring.wait_until_ready(),
-            datastores.wait_until_ready(),
-            suites.wait_until_ready(),
-            expiring_suites.wait_until_ready(),
-        )
-        .map(drop)
     }
 }

@@ -1,7 +1,7 @@
-//! Makes the objects of a Datastore. Needs the client.
+//! Creates, corrects and replaces the objects of a Datastore. Needs the client.
 //!
-//! What is not there is created; what is ours is replaced, if it is still what was
-//! looked at; what is not ours is left alone.
+//! A missing object is created. One of ours is replaced, if it has not changed since it was read. One
+//! of somebody else is left alone.
 
 use super::{
     build::{self, Resources},
@@ -18,11 +18,11 @@ use crate::{
 };
 use dragstrip_core::{
     datastore::validate::ValidatedDatastore,
-    labels::{self, DATASTORE_MANAGER},
+    labels::DATASTORE_MANAGER,
     lease::{Holder, LeaseKey, holder_of},
 };
 use dragstrip_crds::{
-    Datastore, DatastoreStatus,
+    Datastore,
     conditions::{Finding, types::READY},
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Service};
@@ -32,7 +32,7 @@ use kube::{
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{fmt::Debug, sync::Arc};
 
 /// A step of applying that failed.
@@ -47,7 +47,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the Datastore's status says of it; `None` where trying again may help.
+    /// The finding for the Datastore's status; `None` if a retry may help.
     pub fn finding(&self) -> Option<Finding> {
         match self {
             Self::NotOurs(reported @ NotOurs::Taken(..)) => {
@@ -57,7 +57,7 @@ impl Error {
             Self::Write(error @ kube::Error::Api(status), kind)
                 if matches!(status.code, 400 | 403 | 422) && !namespace_ends(error) =>
             {
-                let message = format!("the apiserver refuses the {kind}: {}", status.message);
+                let message = format!("the API server refuses the {kind}: {}", status.message);
                 Some(Finding::no(READY, "Refused", message))
             }
             Self::Write(..) | Self::Lease(..) => None,
@@ -65,14 +65,15 @@ impl Error {
     }
 }
 
-/// What became of the objects.
+/// The state of the objects afterwards.
 #[derive(Debug)]
 pub enum Applied {
-    Stands(Arc<StatefulSet>),
-    /// They were made a moment ago: the StatefulSet's own event brings the next pass,
-    /// which has something to tell.
-    Made,
-    /// The server is held by a run: nothing of it was touched.
+    /// They exist, with this StatefulSet.
+    Present(Arc<StatefulSet>),
+    /// They were created a moment ago: the StatefulSet's event brings the next pass, which has
+    /// something to report.
+    Created,
+    /// A run holds the server: nothing was changed.
     Waits(Holder),
 }
 
@@ -93,23 +94,17 @@ fn api<K: Kind>(client: &Client, object: &K) -> Api<K> {
     Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
 }
 
-fn written() -> PostParams {
+fn parameters() -> PostParams {
     PostParams { field_manager: Some(DATASTORE_MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// An object that was to be there.
-enum Found<K> {
-    New(K),
-    /// It has been there, or somebody was quicker.
-    There(K),
-}
-
-async fn create<K: Kind>(client: &Client, wanted: &K) -> kube::Result<Found<K>> {
+/// Creates `wanted`; returns the object of its name if one exists already.
+async fn create<K: Kind>(client: &Client, wanted: &K) -> kube::Result<Option<K>> {
     let api = api(client, wanted);
-    match api.create(&written(), wanted).await {
-        Ok(new) => Ok(Found::New(new)),
+    match api.create(&parameters(), wanted).await {
+        Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            api.get(&wanted.name_any()).await.map(Found::There)
+            api.get(&wanted.name_any()).await.map(Some)
         }
         Err(error) => Err(error),
     }
@@ -118,103 +113,91 @@ async fn create<K: Kind>(client: &Client, wanted: &K) -> kube::Result<Found<K>> 
 async fn apply_service(
     client: &Client,
     uid: &str,
-    seen: Option<&Service>,
+    cached: Option<&Service>,
     wanted: &Service,
 ) -> Result<(), Error> {
     let failed = |error| Error::Write(error, "Service");
-    let existing = match seen {
-        Some(seen) => seen.clone(),
-        None => match create(client, wanted).await.map_err(failed)? {
-            Found::New(_) => return Ok(()),
-            Found::There(existing) => existing,
-        },
+    let existing = match cached {
+        Some(cached) => Some(cached.clone()),
+        None => create(client, wanted).await.map_err(failed)?,
     };
+    let Some(existing) = existing else { return Ok(()) };
     ours(&existing, uid)?;
     if let Some(corrected) = corrected(&existing, wanted) {
-        api(client, wanted).replace(&wanted.name_any(), &written(), &corrected).await.map_err(failed)?;
+        api(client, wanted).replace(&wanted.name_any(), &parameters(), &corrected).await.map_err(failed)?;
     }
     Ok(())
 }
 
-/// Who holds the Datastore at this moment: a cache may not know yet.
+/// The run that holds the Datastore now: the cache may lag.
 async fn holder(client: &Client, datastore: &ValidatedDatastore) -> Result<Option<Holder>, Error> {
     let key = LeaseKey::of_datastore(&datastore.namespace, &datastore.name);
     let found = lease::find(client, &key).await.map_err(|error| Error::Lease(error, key))?;
     Ok(found.as_ref().and_then(holder_of))
 }
 
-/// Carries out `change` on `existing`, if that is still what it was when it was seen.
-async fn carry_out(
+/// Applies `change` to `existing`, on condition that it has not changed since it was read.
+async fn correct(
     client: &Client,
     existing: &StatefulSet,
     wanted: StatefulSet,
     change: Change,
 ) -> kube::Result<StatefulSet> {
     let (api, name) = (api(client, &wanted), wanted.name_any());
-    let patch = async |content: Value| {
-        let manager = Some(DATASTORE_MANAGER.to_owned());
-        let parameters = PatchParams { field_manager: manager, ..PatchParams::default() };
-        api.patch(&name, &parameters, &Patch::Merge(content)).await
-    };
-    let (uid, version) = (existing.uid(), existing.resource_version());
     match change {
         Change::None => Ok(existing.clone()),
         Change::Rescale => {
-            let replicas = wanted.spec.as_ref().and_then(|spec| spec.replicas);
-            patch(
-                json!({"metadata": {"uid": uid, "resourceVersion": version}, "spec": {"replicas": replicas}}),
-            )
-            .await
+            let patch = json!({
+                "metadata": {"uid": existing.uid(), "resourceVersion": existing.resource_version()},
+                "spec": {"replicas": wanted.spec.and_then(|spec| spec.replicas)},
+            });
+            let manager = Some(DATASTORE_MANAGER.to_owned());
+            let parameters = PatchParams { field_manager: manager, ..PatchParams::default() };
+            api.patch(&name, &parameters, &Patch::Merge(patch)).await
         }
-        Change::Note(generation) => {
-            let note = json!({labels::BUILT_FOR: generation.to_string()});
-            patch(json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": note}})).await
-        }
-        Change::Rebuild => api.replace(&name, &written(), &replacement(existing, wanted)).await,
+        Change::Rebuild => api.replace(&name, &parameters(), &replacement(existing, wanted)).await,
     }
 }
 
-/// Makes what `wanted` says of what `seen` shows. The Service comes first: a
+/// Turns the objects that `fetched` shows into those that are `wanted`. The Service comes first: a
 /// StatefulSet's pods get their names from it.
 pub async fn apply(
     ctx: &Context,
     datastore: &ValidatedDatastore,
-    seen: &Fetched,
+    fetched: &Fetched,
     wanted: Resources,
-    status: &DatastoreStatus,
 ) -> Result<Applied, Error> {
     // No `..`: a new resource that nobody applies must not compile.
     let Resources { service, stateful_set } = wanted;
     let (client, uid) = (&ctx.client, datastore.uid.as_str());
     let pods = stateful_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let Some(existing) = &seen.stateful_set else {
-        apply_service(client, uid, seen.service.as_deref(), &service).await?;
-        let made = create(client, &stateful_set).await.map_err(|error| Error::Write(error, "StatefulSet"))?;
-        return match made {
-            Found::New(_) => Ok(Applied::Made),
-            // Its event brings a pass that knows it.
-            Found::There(existing) => {
+    let failed = |error| Error::Write(error, "StatefulSet");
+    let Some(existing) = &fetched.stateful_set else {
+        apply_service(client, uid, fetched.service.as_deref(), &service).await?;
+        return match create(client, &stateful_set).await.map_err(failed)? {
+            None => Ok(Applied::Created),
+            // Its event brings the next pass.
+            Some(existing) => {
                 ours(&existing, uid)?;
-                Ok(Applied::Stands(Arc::new(existing)))
+                Ok(Applied::Present(Arc::new(existing)))
             }
         };
     };
     ours(&**existing, uid)?;
-    let change = change(existing, datastore.generation, pods, status);
+    let change = change(existing, datastore.generation, pods);
     if change == Change::Rebuild
         && let Some(holder) = holder(client, datastore).await?
     {
         return Ok(Applied::Waits(holder));
     }
-    apply_service(client, uid, seen.service.as_deref(), &service).await?;
-    let stands = carry_out(client, existing, stateful_set, change).await;
-    Ok(Applied::Stands(Arc::new(stands.map_err(|error| Error::Write(error, "StatefulSet"))?)))
+    apply_service(client, uid, fetched.service.as_deref(), &service).await?;
+    Ok(Applied::Present(Arc::new(correct(client, existing, stateful_set, change).await.map_err(failed)?)))
 }
 
-/// Keeps the pods of a Datastore that a run holds from being evicted, and no others.
-pub async fn guard(ctx: &Context, datastore: &Datastore, seen: &Fetched) -> Result<(), Error> {
+/// Protects the pods of a Datastore from eviction while a run holds it.
+pub async fn protect(ctx: &Context, datastore: &Datastore, fetched: &Fetched) -> Result<(), Error> {
     let failed = |error| Error::Write(error, "PodDisruptionBudget");
-    match (&seen.budget, &seen.holder) {
+    match (&fetched.budget, &fetched.holder) {
         (Some(budget), holder) => {
             ours(&**budget, &datastore.uid().unwrap_or_default())?;
             if holder.is_none() {
@@ -222,7 +205,7 @@ pub async fn guard(ctx: &Context, datastore: &Datastore, seen: &Fetched) -> Resu
             }
         }
         (None, Some(_)) => {
-            // One that somebody made meanwhile is judged when its event has come.
+            // If somebody created one meanwhile, its event brings a pass that checks its owner.
             create(&ctx.client, &build::budget(datastore)).await.map_err(failed)?;
         }
         (None, None) => {}

@@ -1,63 +1,45 @@
-//! The objects a Datastore becomes. Pure; infallible, since everything was
-//! checked before.
+//! Builds the objects of a Datastore. Pure; infallible, since everything was checked before.
 
 mod pod;
 
-use crate::{cluster::pods::OBSERVER, pod_settings};
+use crate::{
+    objects::{owner, with_labels},
+    pod_settings,
+};
 use dragstrip_core::{
     datastore::{shape::Shape, validate::ValidatedDatastore},
-    env::variable,
     labels,
 };
 use dragstrip_crds::Datastore;
-use dragstrip_results::signing::{VERIFYING_KEY_VARIABLE, VerifyingKey};
+use dragstrip_results::signing::VerifyingKey;
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
-        core::v1::{
-            Capabilities, EmptyDirVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement,
-            NodeSelectorTerm, PodTemplateSpec, PreferredSchedulingTerm, SecurityContext, Service,
-            ServicePort, ServiceSpec, Volume, VolumeMount,
-        },
+        core::v1::{PodTemplateSpec, Service, ServicePort, ServiceSpec},
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
-    apimachinery::pkg::{
-        apis::meta::v1::{LabelSelector, OwnerReference},
-        util::intstr::IntOrString,
-    },
+    apimachinery::pkg::util::intstr::IntOrString,
 };
-use kube::{Resource, ResourceExt, api::ObjectMeta};
+use kube::{ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
-/// Everything that is applied for a Datastore for as long as it is there.
+/// The objects that a Datastore has for as long as it exists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resources {
-    /// Headless: clients get the pod's own address, no proxy in between.
+    /// Headless: clients connect to the pod's own address, without a proxy.
     pub service: Service,
     pub stateful_set: StatefulSet,
 }
 
 /// The metadata of an object of the Datastore with this name and uid.
-fn metadata_of(name: &str, namespace: &str, uid: &str) -> ObjectMeta {
-    let owner = OwnerReference {
-        api_version: Datastore::api_version(&()).into_owned(),
-        kind: Datastore::kind(&()).into_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
+fn metadata(name: &str, namespace: &str, uid: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(namespace.to_owned()),
         labels: Some(labels::common([(labels::DATASTORE, name)])),
-        owner_references: Some(vec![owner]),
+        owner_references: Some(vec![owner::<Datastore>(name, uid)]),
         ..ObjectMeta::default()
     }
-}
-
-fn metadata(datastore: &ValidatedDatastore) -> ObjectMeta {
-    metadata_of(&datastore.name, &datastore.namespace, &datastore.uid)
 }
 
 fn pairs<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
@@ -72,56 +54,8 @@ fn selector(name: &str) -> BTreeMap<String, String> {
     pairs([(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, name)])
 }
 
-/// A volume in a container.
-pub(crate) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: volume.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
-    }
-}
-
-/// What every container of ours is denied.
-pub(crate) fn locked_down() -> SecurityContext {
-    SecurityContext {
-        allow_privilege_escalation: Some(false),
-        read_only_root_filesystem: Some(true),
-        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
-        ..SecurityContext::default()
-    }
-}
-
-/// An empty directory as a volume.
-pub(crate) fn empty_directory(name: &str) -> Volume {
-    Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
-}
-
-/// Prefers nodes labelled for `role`, where there are any.
-pub(crate) fn prefer_role(role: &str) -> NodeAffinity {
-    NodeAffinity {
-        preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
-            weight: 100,
-            preference: NodeSelectorTerm {
-                match_expressions: Some(vec![NodeSelectorRequirement {
-                    key: labels::NODE_ROLE.to_owned(),
-                    operator: "In".to_owned(),
-                    values: Some(vec![role.to_owned()]),
-                }]),
-                ..NodeSelectorTerm::default()
-            },
-        }]),
-        ..NodeAffinity::default()
-    }
-}
-
-/// A node must match any of `terms`; nothing where there are none.
-pub(crate) fn required(terms: Vec<NodeSelectorTerm>) -> Option<NodeSelector> {
-    (!terms.is_empty()).then_some(NodeSelector { node_selector_terms: terms })
-}
-
-/// Whose addresses the Service's name stands for: all pods, or the primary's
-/// alone, so that a client that is told the name never writes to a replica.
+/// The pods whose addresses the Service's name has: all, or the primary alone, so that a client never
+/// writes to a replica.
 fn service_selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
     let mut labels = selector(&datastore.name);
     if matches!(Shape::of(&datastore.spec), Shape::Replicated(_)) {
@@ -136,17 +70,17 @@ fn service_port(name: &str, port: i32) -> ServicePort {
 
 fn service(datastore: &ValidatedDatastore) -> Service {
     let spec = &datastore.spec;
-    let further = spec.custom.iter().flat_map(|custom| &custom.ports);
+    let custom = spec.custom.iter().flat_map(|custom| &custom.ports);
     let servers = Shape::of(spec).ports(spec).enumerate();
     let ports = servers
         .map(|(index, port)| service_port(&pod::port_name(spec, index), i32::from(port)))
-        .chain(further.map(|further| service_port(&further.name, further.port)));
+        .chain(custom.map(|port| service_port(&port.name, port.port)));
     Service {
-        metadata: metadata(datastore),
+        metadata: metadata(&datastore.name, &datastore.namespace, &datastore.uid),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
-            // A pod that is not ready still has a name: members that wait for each other
-            // find each other, and a runner can say what is wrong with it.
+            // A pod that is not ready has a name too: members that wait for each other find each other,
+            // and a runner can report what is wrong with it.
             publish_not_ready_addresses: Some(true),
             selector: Some(service_selector(datastore)),
             ports: Some(ports.collect()),
@@ -156,74 +90,61 @@ fn service(datastore: &ValidatedDatastore) -> Service {
     }
 }
 
-/// Keeps the pods of `datastore` from being evicted. Named as the Lease of the run that asks for it.
+/// Protects the pods of `datastore` from eviction. It has the name of the Datastore's Lease.
 pub fn budget(datastore: &Datastore) -> PodDisruptionBudget {
     let name = datastore.name_any();
     let (namespace, uid) = (datastore.namespace().unwrap_or_default(), datastore.uid().unwrap_or_default());
-    let mut metadata = metadata_of(&name, &namespace, &uid);
+    let mut metadata = metadata(&name, &namespace, &uid);
     metadata.name = Some(budget_name(&name));
     PodDisruptionBudget {
         metadata,
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(0)),
-            selector: Some(LabelSelector { match_labels: Some(selector(&name)), ..LabelSelector::default() }),
+            selector: Some(with_labels(selector(&name))),
             ..PodDisruptionBudgetSpec::default()
         }),
         ..PodDisruptionBudget::default()
     }
 }
 
-/// Name of the PodDisruptionBudget of the Datastore called `name`.
+/// Name of the PodDisruptionBudget of the Datastore named `name`.
 pub fn budget_name(name: &str) -> String {
     format!("dragstrip-{name}")
 }
 
-impl Resources {
-    /// The same, its observers taking commands that were signed with `key` alone. What stands
-    /// is not built anew for it: those observers go on to take the token.
-    pub fn obeying(mut self, key: Option<&VerifyingKey>) -> Self {
-        let pod = self.stateful_set.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
-        let helpers = pod.and_then(|pod| pod.init_containers.as_mut()).into_iter().flatten();
-        for observer in helpers.filter(|container| container.name == OBSERVER) {
-            let key = key.map(|key| variable(VERIFYING_KEY_VARIABLE, &String::from(key.clone())));
-            observer.env.get_or_insert_default().extend(key);
-        }
-        self
-    }
-}
-
-fn template(datastore: &ValidatedDatastore, runner_image: &str) -> PodTemplateSpec {
+fn template(
+    datastore: &ValidatedDatastore,
+    runner_image: &str,
+    key: Option<&VerifyingKey>,
+) -> PodTemplateSpec {
     let own = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(pod_labels(datastore)),
             annotations: Some(pairs(labels::UNMOVED)),
             ..ObjectMeta::default()
         }),
-        spec: Some(pod::pod(datastore, runner_image)),
+        spec: Some(pod::pod(datastore, runner_image, key)),
     };
-    let servers = LabelSelector { match_labels: Some(selector(&datastore.name)), ..LabelSelector::default() };
-    pod_settings::applied(&datastore.spec.pod, &servers, own)
+    pod_settings::applied(&datastore.spec.pod, &with_labels(selector(&datastore.name)), own)
 }
 
-/// The Service and StatefulSet of `datastore`.
-pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
+/// The Service and StatefulSet of `datastore`. Its observers accept only commands that are signed with
+/// `key`, if there is one.
+pub fn build(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&VerifyingKey>) -> Resources {
     let built_for = datastore.generation.to_string();
     let stateful_set = StatefulSet {
         metadata: ObjectMeta {
             annotations: Some(pairs([(labels::BUILT_FOR, &built_for)])),
-            ..metadata(datastore)
+            ..metadata(&datastore.name, &datastore.namespace, &datastore.uid)
         },
         spec: Some(StatefulSetSpec {
             replicas: Some(i32::from(Shape::of(&datastore.spec).pods())),
-            // With OrderedReady a pod that never became ready would block its own repair,
-            // and members that wait for each other would never start.
+            // With OrderedReady a pod that never becomes ready would block its own repair, and
+            // members that wait for each other would never start.
             pod_management_policy: Some("Parallel".to_owned()),
             service_name: Some(datastore.name.clone()),
-            selector: LabelSelector {
-                match_labels: Some(selector(&datastore.name)),
-                ..LabelSelector::default()
-            },
-            template: template(datastore, runner_image),
+            selector: with_labels(selector(&datastore.name)),
+            template: template(datastore, runner_image, key),
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()

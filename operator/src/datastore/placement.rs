@@ -1,4 +1,4 @@
-//! Which nodes have room for a Datastore's pod, and what to say when none has. Pure.
+//! Why no node takes a Datastore's pod, and what would help. Pure.
 
 use dragstrip_core::{
     datastore::{
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt;
 use std::{borrow::Borrow, collections::BTreeSet};
 
-/// What may be changed so that a pod fits one of `open`: only what is true.
+/// The changes that would make a pod fit one of the `open` nodes.
 fn remedies(spec: &DatastoreSpec, open: &[&Node]) -> String {
     let rooms: Vec<Room> = open.iter().map(|node| Room::of_node(node)).collect();
     let most_cpus = largest(&rooms);
@@ -66,7 +66,7 @@ pub fn explain<N: Borrow<Node>>(
     if labelled.is_empty() {
         let lacking = unmet(&wants(&spec.placement), &nodes.iter().map(Borrow::borrow));
         return format!(
-            "pod {name} waits for a node: {lacking}: label a node, correct the placement, or wait where an autoscaler brings one"
+            "pod {name} waits for a node: {lacking}: label a node, correct the placement, or wait if an autoscaler adds nodes"
         );
     }
     let open = open(nodes, &spec.placement);
@@ -95,17 +95,17 @@ pub fn explain<N: Borrow<Node>>(
             "pod {name} requests {needed}, and waits for room on {large}, which other pods and daemons have taken: {scheduler}"
         );
     }
-    // Of the largest nodes the one that has most of what lacks most.
-    let short = |node: &&&Node| {
+    // The node that lacks the smallest share of what the pod needs.
+    let shortage = |node: &&&Node| {
         let room = Room::of_node(node);
         (needed.cpus / room.cpus).max(needed.memory / room.memory)
     };
-    let largest = open.iter().min_by(|a, b| short(a).total_cmp(&short(b)));
+    let largest = open.iter().min_by(|a, b| shortage(a).total_cmp(&shortage(b)));
     let has =
         largest.map(|node| format!("{} has {}", node.name_any(), Room::of_node(node))).unwrap_or_default();
     let remedies = remedies(spec, &open);
     format!(
-        "pod {name} requests {needed}, but no node that spec.placement selects ({placement}) is so large: {has} for all pods, daemons included: {remedies}"
+        "pod {name} requests {needed}, but no node that spec.placement selects ({placement}) is large enough: {has} for all pods, daemons included: {remedies}"
     )
 }
 
@@ -126,7 +126,7 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    /// What is said of a pod of `spec` as it would be made beside `nodes`.
+    /// The explanation for a pod of `spec` if the cluster has `nodes`.
     fn explained(spec: Value, nodes: &[Node]) -> String {
         let datastore = serde_json::from_value(json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "Datastore", "spec": spec,
@@ -134,18 +134,18 @@ mod tests {
         }))
         .unwrap();
         let datastore = validate(&datastore, nodes).unwrap();
-        let template = build(&datastore, "runner").stateful_set.spec.unwrap().template;
+        let template = build(&datastore, "runner", None).stateful_set.spec.unwrap().template;
         let mut pod = Pod { spec: template.spec, ..Pod::default() };
         pod.metadata.name = Some("racer-0".to_owned());
         explain(&datastore, &pod, nodes, "0/1 nodes are available: 1 Insufficient cpu.")
     }
 
     #[test]
-    fn a_selector_that_no_node_has_yet_is_named() {
+    fn a_selector_that_no_node_matches_yet_is_named() {
         let spec = json!({"engine": "Redis", "threads": 1, "placement": {"nodeSelector": {"pool": "none"}}});
         let reported = explained(spec, &[node("a", "7910m", json!({}))]);
         assert!(reported.contains("no node matches spec.placement.nodeSelector (pool=none)"), "{reported}");
-        assert!(reported.contains("wait where an autoscaler brings one"), "{reported}");
+        assert!(reported.contains("wait if an autoscaler adds nodes"), "{reported}");
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn more_threads_than_any_node_has_room_for_are_told_with_what_fits() {
+    fn too_many_threads_for_any_node_are_reported_with_the_number_that_fits() {
         let nodes = [node("a", "3920m", json!({})), node("b", "7910m", json!({}))];
         let reported = explained(json!({"engine": "Redis", "threads": 12}), &nodes);
         assert!(reported.contains("pod racer-0 requests 11.05 CPUs and 1248 MiB"), "{reported}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_threads_is_advised_where_none_fits() {
+    fn no_number_of_threads_is_advised_if_none_fits() {
         let reported = explained(
             json!({"engine": "Redis", "threads": 2, "maxMemory": "20Gi"}),
             &[node("a", "2", json!({}))],
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_too_large_for_a_node_may_be_spread_where_a_shard_fits() {
+    fn a_cluster_too_large_for_a_node_may_be_spread_if_a_shard_fits() {
         let spec = json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cluster": {"shards": 8}});
         let reported = explained(spec, &[node("a", "7910m", json!({}))]);
         assert!(reported.contains("declare another Datastore with cluster.placement Spread"), "{reported}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_taken_for_the_moment_is_told_in_the_schedulers_words() {
+    fn a_full_node_is_reported_in_the_schedulers_words() {
         let reported = explained(json!({"engine": "Redis", "threads": 1}), &[node("a", "8", json!({}))]);
         assert!(
             reported.contains("waits for room on a, which other pods and daemons have taken: 0/1 nodes"),

@@ -1,13 +1,13 @@
-//! Where the servers of a Datastore are. Pure.
+//! The addresses of a Datastore's servers. Pure.
 
 use crate::cluster::pods;
 use dragstrip_core::datastore::shape::Shape;
 use dragstrip_crds::DatastoreSpec;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
-/// A server: the pod it is in, and where it listens.
+/// A server: its pod, its node and its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub pod: String,
@@ -15,22 +15,17 @@ pub struct Place {
     pub address: SocketAddr,
 }
 
-/// Every server whose pod has an address, in the order of pods and ports.
-pub fn places(spec: &DatastoreSpec, pods: &[Pod]) -> Vec<Place> {
+/// Every server whose pod has an address, by pod and port.
+pub fn places(spec: &DatastoreSpec, pods: &[Arc<Pod>]) -> Vec<Place> {
     let shape = Shape::of(spec);
-    let servers_of = |pod: &Pod| {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        let name = pod.name_any();
-        pods::address(pod).into_iter().flat_map(move |ip| {
-            let (name, node) = (name.clone(), node.clone());
-            shape.ports(spec).map(move |port| Place {
-                pod: name.clone(),
-                node: node.clone(),
-                address: SocketAddr::new(ip, port),
-            })
-        })
+    let servers_of = |pod: &Arc<Pod>| {
+        let (node, name) = (pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), pod.name_any());
+        let place = move |address| Place { pod: name.clone(), node: node.clone(), address };
+        let address = pods::address(pod);
+        let addresses = address.map(|ip| shape.ports(spec).map(move |port| SocketAddr::new(ip, port)));
+        addresses.into_iter().flatten().map(place).collect::<Vec<_>>()
     };
-    pods.iter().flat_map(|pod| servers_of(pod).collect::<Vec<_>>()).collect()
+    pods.iter().flat_map(servers_of).collect()
 }
 
 #[cfg(test)]
@@ -45,11 +40,11 @@ mod tests {
         serde_json::from_value(spec).unwrap()
     }
 
-    fn pod(name: &str, ip: &str) -> Pod {
-        serde_json::from_value(json!({
+    fn pod(name: &str, ip: &str) -> Arc<Pod> {
+        let pod = serde_json::from_value(json!({
             "metadata": {"name": name}, "spec": {"containers": [], "nodeName": "worker"}, "status": {"podIP": ip}
-        }))
-        .unwrap()
+        }));
+        Arc::new(pod.unwrap())
     }
 
     #[test]

@@ -1,17 +1,14 @@
-//! What is to be done about the objects of a Datastore, given what is there. Pure.
+//! Decides what the existing objects of a Datastore need. Pure.
 
 use dragstrip_core::labels;
-use dragstrip_crds::{
-    Datastore, DatastoreStatus,
-    conditions::{self, types::VERIFIED},
-};
+use dragstrip_crds::Datastore;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{Service, ServiceSpec},
 };
 use kube::{Resource, ResourceExt};
 
-/// An object of the name that is needed, which this Datastore may not touch.
+/// An object with a name that the Datastore needs, which it must not touch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotOurs {
     #[error(
@@ -19,64 +16,52 @@ pub enum NotOurs {
     )]
     Taken(String, String),
     #[error(
-        "the {0} in namespace {1}, of a former Datastore or deleted by hand, is still being deleted: the operator creates a new one after that"
+        "the {0} in namespace {1}, of an earlier Datastore or deleted by hand, is still being deleted: the operator creates a new one after that"
     )]
     Leaving(String, String),
 }
 
-/// Whether `object` belongs to the Datastore with this `uid`, and stays.
+/// Fails unless `object` belongs to the Datastore with this `uid` and is not being deleted.
 pub fn ours<K: Resource<DynamicType = ()>>(object: &K, uid: &str) -> Result<(), NotOurs> {
     let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    let leaves = object.meta().deletion_timestamp.is_some();
+    let leaving = object.meta().deletion_timestamp.is_some();
     let name = format!("{} named {}", K::kind(&()), object.name_any());
     let namespace = object.namespace().unwrap_or_default();
     match owner {
-        Some(owner) if owner.uid == uid && !leaves => Ok(()),
-        // The garbage collector takes what a Datastore that is gone has left.
+        Some(owner) if owner.uid == uid && !leaving => Ok(()),
+        // The garbage collector removes the objects of a Datastore that is gone.
         Some(owner)
             if owner.kind == Datastore::kind(&()) && owner.api_version == Datastore::api_version(&()) =>
         {
             Err(NotOurs::Leaving(name, namespace))
         }
-        _ if leaves => Err(NotOurs::Leaving(name, namespace)),
+        _ if leaving => Err(NotOurs::Leaving(name, namespace)),
         _ => Err(NotOurs::Taken(name, namespace)),
     }
 }
 
-/// What a StatefulSet of ours needs.
+/// What a StatefulSet needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     None,
-    /// Its number of pods, which somebody has changed.
+    /// The declared number of pods, which somebody has changed.
     Rescale,
-    /// A note of the generation that it was built for: the operator that built it wrote none.
-    Note(i64),
-    /// Another template: the Datastore has changed since it was built.
+    /// A new template: the Datastore has changed since the old one was built.
     Rebuild,
 }
 
-/// The generation of the Datastore that `stateful_set` was built for, as it is noted on it.
-pub fn noted(stateful_set: &StatefulSet) -> Option<i64> {
+/// The generation of the Datastore that `stateful_set` was built for.
+pub fn built_for(stateful_set: &StatefulSet) -> Option<i64> {
     stateful_set.annotations().get(labels::BUILT_FOR)?.parse().ok()
 }
 
-/// The generation of the Datastore that `stateful_set` was built for. Only what was
-/// applied is ever verified: where nothing is noted, the Datastore's status tells.
-pub fn built_for(stateful_set: &StatefulSet, status: &DatastoreStatus) -> Option<i64> {
-    noted(stateful_set).or_else(|| conditions::find(&status.conditions, VERIFIED)?.observed_generation)
-}
-
-/// What `existing` needs to be what `generation` of its Datastore declares, which
-/// has `pods` pods. Not the template is compared but the generation it was built
-/// for: another version of the operator builds another template of the same
-/// declaration, and may add defaults to the declaration itself; neither is a reason
-/// to restart a server.
-pub fn change(existing: &StatefulSet, generation: i64, pods: i32, status: &DatastoreStatus) -> Change {
+/// What `existing` needs so that it has the template of `generation` and `pods` pods. Generations are
+/// compared instead of templates, because another version of the operator may build another template of
+/// the same declaration, which is not a reason to restart a server.
+pub fn change(existing: &StatefulSet, generation: i64, pods: i32) -> Change {
     let replicas = existing.spec.as_ref().and_then(|spec| spec.replicas);
-    if built_for(existing, status) != Some(generation) {
+    if built_for(existing) != Some(generation) {
         Change::Rebuild
-    } else if noted(existing).is_none() {
-        Change::Note(generation)
     } else if replicas == Some(pods) {
         Change::None
     } else {
@@ -84,7 +69,7 @@ pub fn change(existing: &StatefulSet, generation: i64, pods: i32, status: &Datas
     }
 }
 
-/// Whatever of a Service's spec is ours; the apiserver fills in the rest.
+/// The part of a Service's spec that the operator declares; the API server adds the rest.
 fn declared(spec: Option<&ServiceSpec>) -> impl PartialEq {
     let ports = spec.into_iter().flat_map(|spec| spec.ports.iter().flatten());
     let ports: Vec<_> = ports.map(|port| (port.name.clone(), port.port)).collect();
@@ -95,7 +80,7 @@ fn declared(spec: Option<&ServiceSpec>) -> impl PartialEq {
     )
 }
 
-/// `existing` with what `wanted` declares, where that differs.
+/// `existing` with what `wanted` declares, if that differs.
 pub fn corrected(existing: &Service, wanted: &Service) -> Option<Service> {
     if declared(existing.spec.as_ref()) == declared(wanted.spec.as_ref()) {
         return None;
@@ -109,7 +94,7 @@ pub fn corrected(existing: &Service, wanted: &Service) -> Option<Service> {
     Some(corrected)
 }
 
-/// `wanted` in the place of `existing`, if that is still what it was when it was seen.
+/// `wanted` as the replacement of `existing`, on condition that `existing` has not changed.
 pub fn replacement(existing: &StatefulSet, mut wanted: StatefulSet) -> StatefulSet {
     let metadata = &existing.metadata;
     wanted.metadata.uid.clone_from(&metadata.uid);
@@ -141,15 +126,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_this_very_datastore_owns_is_ours() {
+    fn only_objects_of_this_datastore_are_ours() {
         let of = |metadata: Value| ours(&stateful_set(metadata, 1), "me").map_err(|error| error.to_string());
         assert_eq!(of(json!({"ownerReferences": owned("Datastore", "me")})), Ok(()));
-        let former = of(json!({"ownerReferences": owned("Datastore", "before")})).unwrap_err();
-        assert!(former.contains("still being deleted"), "{former}");
-        let going = of(json!({
+        let earlier = of(json!({"ownerReferences": owned("Datastore", "before")})).unwrap_err();
+        assert!(earlier.contains("still being deleted"), "{earlier}");
+        let leaving = of(json!({
             "ownerReferences": owned("Datastore", "me"), "deletionTimestamp": "2026-01-01T00:00:00Z"
         }));
-        assert!(going.unwrap_err().contains("still being deleted"));
+        assert!(leaving.unwrap_err().contains("still being deleted"));
         for stranger in [json!({}), json!({"ownerReferences": owned("Helm", "me-not")})] {
             let reported = of(stranger).unwrap_err();
             assert!(reported.contains("StatefulSet named racer in namespace pits"), "{reported}");
@@ -157,31 +142,15 @@ mod tests {
         }
     }
 
-    fn verified(generation: i64) -> DatastoreStatus {
-        let condition = json!({
-            "type": "Verified", "status": "True", "reason": "AsDeclared", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
-        });
-        serde_json::from_value(json!({"conditions": [condition]})).unwrap()
-    }
-
     #[test]
     fn a_template_is_built_once_for_each_generation() {
-        let noted = |generation: &str, replicas| {
+        let built_for = |generation: &str, replicas| {
             stateful_set(json!({"annotations": {"dragstrip.dev/built-for-generation": generation}}), replicas)
         };
-        let nothing = DatastoreStatus::default();
-        assert_eq!(change(&noted("3", 1), 3, 1, &nothing), Change::None, "whatever its template is");
-        assert_eq!(change(&noted("2", 1), 3, 1, &nothing), Change::Rebuild);
-        assert_eq!(change(&noted("3", 4), 3, 1, &nothing), Change::Rescale);
-        assert_eq!(change(&noted("2", 4), 3, 1, &verified(3)), Change::Rebuild, "the note counts");
-    }
-
-    #[test]
-    fn a_stateful_set_of_an_operator_that_left_no_note_is_taken_over_as_it_is() {
-        let old = stateful_set(json!({}), 1);
-        assert_eq!(change(&old, 3, 1, &verified(3)), Change::Note(3));
-        assert_eq!(change(&old, 3, 1, &verified(2)), Change::Rebuild, "it was edited while nobody looked");
+        assert_eq!(change(&built_for("3", 1), 3, 1), Change::None, "whatever its template is");
+        assert_eq!(change(&built_for("2", 1), 3, 1), Change::Rebuild);
+        assert_eq!(change(&built_for("3", 4), 3, 1), Change::Rescale);
+        assert_eq!(change(&built_for("2", 4), 3, 1), Change::Rebuild);
     }
 
     fn service(spec: Value) -> Service {

@@ -1,17 +1,20 @@
-//! What a Datastore's status says. [`publish`] needs the client, the rest is pure.
+//! The status of a Datastore. [`publish`] needs the client, the rest is pure.
 
 use super::{
     fetch::Fetched,
     places,
     trouble::{ROLLING_OUT, SERVER_EXITS, unready},
 };
-use crate::context::Context;
+use crate::{
+    cluster::apply::{StatusWrite, apply_status},
+    context::Context,
+};
 use dragstrip_core::{
     datastore::{
         engines,
         room::Room,
         shape::{Shape, service_domain},
-        validate::{Invalid, ValidatedDatastore},
+        validate::ValidatedDatastore,
         verify,
     },
     labels::DATASTORE_MANAGER,
@@ -19,41 +22,33 @@ use dragstrip_core::{
     nodes,
 };
 use dragstrip_crds::{
-    Datastore, DatastoreStatus, conditions,
-    conditions::Finding,
-    conditions::types::{READY, VERIFIED},
+    Datastore, DatastoreStatus,
+    conditions::{
+        self, Finding,
+        types::{READY, VERIFIED},
+    },
     datastore::MemberStatus,
 };
 use jiff::Timestamp;
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use kube::ResourceExt;
 
-/// Reason of Verified when nothing can be asked.
+/// Reason of Verified if the servers cannot be queried.
 const NOT_VERIFIABLE: &str = "NotVerifiable";
-/// Reason of Ready while servers learn of each other.
+/// Reason of Ready while servers are being joined.
 const JOINING: &str = "Joining";
-/// Reason of Ready when a server that is up could not be asked.
+/// Reason of Ready while a running server does not answer.
 const NOT_VERIFIED: &str = "NotVerified";
-/// Reason of Ready while a run holds a server that was declared anew.
+/// Reason of Ready while a run holds a server whose declaration has changed.
 pub const CHANGE_WAITS: &str = "ChangeWaits";
-/// Reason of Ready while objects of a former Datastore are there.
+/// Reason of Ready while objects of an earlier Datastore are being deleted.
 pub const BEING_REMOVED: &str = "BeingRemoved";
 
-/// Said of a server that was asked.
+/// Message about a server that was queried.
 const AS_DECLARED: &str = "the server answers and matches its declaration";
-/// Said of servers that cannot be asked.
+/// Message about servers that cannot be queried.
 const NOT_COMPARED: &str = "every member is ready; the declaration could not be compared";
 
-/// Writing the status failed.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to write the status of the datastore")]
-pub struct Error(#[source] kube::Error);
-
-/// Every difference between declaration and truth over all servers, or why one
-/// of them could not be asked.
+/// Every difference between the declaration and the servers, or why one of them did not answer.
 fn differences(datastore: &ValidatedDatastore, fetched: &Fetched) -> Result<Vec<String>, String> {
     let spec = &datastore.spec;
     if let Some(topology) = &fetched.topology {
@@ -71,8 +66,8 @@ fn differences(datastore: &ValidatedDatastore, fetched: &Fetched) -> Result<Vec<
     Ok(found)
 }
 
-/// Whether as many observers and servers were asked as there are.
-fn all_asked(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
+/// Whether every server was queried.
+fn all_queried(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
     match Shape::of(&datastore.spec) {
         Shape::Single => fetched.observed.len() == 1,
         Shape::Members(members) => fetched.observed.len() == usize::from(members),
@@ -88,7 +83,7 @@ fn verified(datastore: &ValidatedDatastore, fetched: &Fetched) -> Finding {
             "the server does not speak RESP, so the operator cannot compare it with its declaration";
         return Finding::unknown(VERIFIED, NOT_VERIFIABLE, message);
     }
-    if !all_asked(datastore, fetched) {
+    if !all_queried(datastore, fetched) {
         return Finding::unknown(VERIFIED, "NotObserved", "the server has not been queried yet");
     }
     match differences(datastore, fetched) {
@@ -102,7 +97,7 @@ fn verified(datastore: &ValidatedDatastore, fetched: &Fetched) -> Finding {
     }
 }
 
-/// What keeps the servers from being joined; `None` when they are, or need not be.
+/// Why the servers are not joined; `None` if they are, or need not be.
 fn unjoined(fetched: &Fetched) -> Option<Finding> {
     match fetched.topology.as_ref()? {
         Ok(state) if state.complete => None,
@@ -125,14 +120,14 @@ fn ready(datastore: &ValidatedDatastore, fetched: &Fetched, verified: &Finding) 
     }
 }
 
-/// Whether another look is due soon because no event will bring one: all pods
-/// are ready, and a server has yet to be asked or joined. The cause, for the log.
+/// Why a pass must follow soon although no event will bring one: all pods are ready, and a server has
+/// not answered or is not joined.
 pub fn unsettled(status: &DatastoreStatus) -> Option<&str> {
     let ready = conditions::find(&status.conditions, READY)?;
     [JOINING, NOT_VERIFIED].contains(&ready.reason.as_str()).then_some(&ready.message)
 }
 
-/// Every server, where there are several.
+/// Every server, if there are several.
 fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatus> {
     let shape = Shape::of(&datastore.spec);
     if shape.servers() == 1 {
@@ -148,7 +143,11 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
         };
         MemberStatus {
             role: reported.map_or_else(|| role(shape, index).to_owned(), |member| member.role.clone()),
-            slots: reported.and_then(|member| member.slots.as_deref()).map(ranges).unwrap_or_default(),
+            // The observer reports the ranges in one text, separated by commas.
+            slots: reported
+                .and_then(|member| member.slots.as_deref())
+                .map(|slots| slots.split(',').map(str::to_owned).collect())
+                .unwrap_or_default(),
             run_id: truth.map(|truth| truth.run_id.clone()).filter(|id| !id.is_empty()),
             address: place.address.to_string(),
             pod: place.pod,
@@ -156,11 +155,6 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
         }
     };
     places.into_iter().enumerate().map(member).collect()
-}
-
-/// The ranges of slots that an observer tells in one text, with commas between them.
-fn ranges(slots: &str) -> Vec<String> {
-    slots.split(',').map(str::to_owned).collect()
 }
 
 fn role(shape: Shape, index: usize) -> &'static str {
@@ -172,26 +166,27 @@ fn role(shape: Shape, index: usize) -> &'static str {
     }
 }
 
-/// Whether two messages differ in numbers alone, such as times and process ids.
+/// Whether two messages differ only in numbers, such as times and process ids.
 fn alike(one: &str, other: &str) -> bool {
     let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     words(one) == words(other)
 }
 
-/// A server that exits again and again says the same with other times in it: what
-/// was told of it stays, so that neither status nor events change with every try.
+/// `finding` with the message in the `old` status if the same server exits again with the same message
+/// but other times, so that neither status nor events change with every attempt.
 fn steady(finding: Finding, old: &DatastoreStatus) -> Finding {
-    let reported =
-        conditions::find(&old.conditions, READY).filter(|reported| reported.reason == SERVER_EXITS);
-    match reported {
-        Some(reported) if finding.reason == SERVER_EXITS && alike(&reported.message, &finding.message) => {
+    match conditions::find(&old.conditions, READY) {
+        Some(reported)
+            if [reported.reason.as_str(), finding.reason] == [SERVER_EXITS; 2]
+                && alike(&reported.message, &finding.message) =>
+        {
             Finding { message: reported.message.clone(), ..finding }
         }
         _ => finding,
     }
 }
 
-/// What is told of a server that was not given CPUs of its own.
+/// The note on a server without exclusive CPUs.
 fn shared_cpus(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<String> {
     let template = &fetched.stateful_set.as_ref()?.spec.as_ref()?.template;
     let resources = template.spec.as_ref()?.containers.first()?.resources.as_ref()?;
@@ -199,7 +194,7 @@ fn shared_cpus(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Stri
     let reduced = datastore.spec.resources.is_none() && requested.cpus < limit.cpus;
     reduced.then(|| {
         format!(
-            "requests {} of {} CPUs for each server, because no node was there with room for all of them beside its daemons: its CPUs are not its own alone",
+            "requests {} of {} CPUs for each server, because no node had room for all of them beside its daemons: the server's CPUs are not exclusive",
             requested.cpus, limit.cpus
         )
     })
@@ -235,9 +230,9 @@ pub fn of_valid(
     }
 }
 
-/// What is told while load runs, where that needs no question to the server: why its pods are
-/// `unready`, or that they are ready again and `same` as when they were verified. `None` where
-/// only the server can tell.
+/// The finding while load runs, without a query to the server: why its pods are `unready`, or that they
+/// are ready again with the `same` processes as when they were verified. `None` if only a query can
+/// decide.
 pub fn under_load(
     unready: Option<Finding>,
     same: bool,
@@ -256,12 +251,7 @@ pub fn under_load(
     }
 }
 
-/// A datastore that cannot be built.
-pub fn invalid(invalid: &Invalid) -> Finding {
-    Finding::no(READY, invalid.reason, invalid.to_string())
-}
-
-/// A datastore whose server must stay as it is while `holder` uses it.
+/// The finding while `holder` uses the server, which must not change.
 pub fn waits(holder: &Holder) -> Finding {
     let message = format!(
         "run {} holds the server, which keeps its earlier declaration until the run has ended; the change follows then",
@@ -270,8 +260,8 @@ pub fn waits(holder: &Holder) -> Finding {
     Finding::no(READY, CHANGE_WAITS, message)
 }
 
-/// The status of a datastore whose server was not looked at: the rest is as it was.
-pub fn of_finding(
+/// The `old` status with `finding`, if the server was not queried.
+pub fn with_finding(
     datastore: &Datastore,
     old: &DatastoreStatus,
     finding: Finding,
@@ -285,8 +275,7 @@ pub fn of_finding(
     }
 }
 
-/// Whether two statuses say the same. Memory in use changes with every look
-/// and alone is no reason to write.
+/// Whether two statuses are the same, apart from the memory in use, which changes with every query.
 fn same(old: &DatastoreStatus, new: &DatastoreStatus) -> bool {
     let mut new = new.clone();
     if let (Some(new), Some(old)) = (&mut new.observed, &old.observed) {
@@ -295,26 +284,7 @@ fn same(old: &DatastoreStatus, new: &DatastoreStatus) -> bool {
     *old == new
 }
 
-/// Writes `status`, if `datastore` is still what was looked at: what is added to a
-/// stale status would set its times and events anew.
-async fn write(ctx: &Context, datastore: &Datastore, status: &DatastoreStatus) -> kube::Result<()> {
-    let namespace = datastore.namespace().unwrap_or_default();
-    let api: Api<Datastore> = Api::namespaced(ctx.client.clone(), &namespace);
-    let body = json!({
-        "apiVersion": Datastore::api_version(&()),
-        "kind": Datastore::kind(&()),
-        "metadata": {"uid": datastore.uid(), "resourceVersion": datastore.resource_version()},
-        "status": status,
-    });
-    let parameters = PatchParams::apply(DATASTORE_MANAGER).force();
-    match api.patch_status(&datastore.name_any(), &parameters, &Patch::Apply(&body)).await {
-        // Nobody will read the status of what was deleted.
-        Err(kube::Error::Api(refusal)) if refusal.is_not_found() => Ok(()),
-        answer => answer.map(drop),
-    }
-}
-
-/// What is told by the condition alone, and what is told as an ordinary event.
+/// Whether a change of Ready to `reason` becomes an event, and if so, whether that is a warning.
 fn announced(reason: &str) -> Option<bool> {
     match reason {
         "NoPod" | "Starting" | BEING_REMOVED => None,
@@ -323,16 +293,22 @@ fn announced(reason: &str) -> Option<bool> {
     }
 }
 
-/// Writes `status` if it says anything new, and announces when readiness changed.
-pub async fn publish(ctx: &Context, datastore: &Datastore, status: DatastoreStatus) -> Result<(), Error> {
-    let old = datastore.status.clone().unwrap_or_default();
-    if same(&old, &status) {
+/// Writes `status` if it differs from the `old` one and `datastore` has not changed meanwhile, and
+/// publishes an event if Ready changed.
+pub async fn publish(
+    ctx: &Context,
+    datastore: &Datastore,
+    old: &DatastoreStatus,
+    status: &DatastoreStatus,
+) -> kube::Result<()> {
+    if same(old, status) {
         return Ok(());
     }
-    write(ctx, datastore, &status).await.map_err(Error)?;
+    let written = apply_status(&ctx.client, &ctx.overlay, DATASTORE_MANAGER, datastore, status).await?;
     let (before, after) =
         (conditions::find(&old.conditions, READY), conditions::find(&status.conditions, READY));
-    if let Some(after) = after
+    if written == StatusWrite::Done
+        && let Some(after) = after
         && before.is_none_or(|before| (&before.reason, &before.message) != (&after.reason, &after.message))
         && let Some(warning) = announced(&after.reason)
     {

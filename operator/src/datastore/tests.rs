@@ -1,12 +1,11 @@
-//! Passes of the controller against a mock apiserver: which calls are made, in
-//! which order, and what they say.
+//! Passes of the controller against a mock API server: the requests, their sequence and their content.
 
 use super::*;
 use crate::{
     cluster::{
         events::Announcer,
         scope::Scope,
-        world::{World, keep_service},
+        world::{World, prune_service},
     },
     context::Settings,
     metrics::Metrics,
@@ -26,11 +25,11 @@ use kube::{
 use serde_json::{Value, json};
 use std::{fmt::Debug, hash::Hash, sync::Mutex};
 
-/// What an apiserver is asked and answers: `METHOD kind name`, and the body.
+/// The requests to the API server: `METHOD kind name`, and the body.
 pub(crate) type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 pub(crate) type Answer = fn(&str) -> Option<(u16, Value)>;
 
-/// What there is when a pass begins.
+/// The objects that exist when a pass begins.
 #[derive(Default)]
 pub(crate) struct Cluster {
     stateful_sets: Vec<StatefulSet>,
@@ -63,7 +62,7 @@ fn status(code: u16, reason: &str, message: &str) -> (u16, Value) {
     (code, body)
 }
 
-/// A client of an apiserver that takes everything as it comes, but for what `answer` says.
+/// A client of an API server that accepts every request, except as `answer` responds.
 fn apiserver(answer: Answer) -> (Client, Calls) {
     let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let calls = Calls::default();
@@ -77,7 +76,7 @@ fn apiserver(answer: Answer) -> (Client, Calls) {
             let usual = || match call.as_str() {
                 WRITE_STATUS => (200, serde_json::to_value(datastore(1)).unwrap()),
                 "PATCH statefulsets racer" => {
-                    (200, serde_json::to_value(stateful_set(noted("1"), 1)).unwrap())
+                    (200, serde_json::to_value(stateful_set(built_for("1"), 1)).unwrap())
                 }
                 _ if call.starts_with("GET") => status(404, "NotFound", "not found"),
                 _ => (200, body.clone()),
@@ -185,11 +184,12 @@ fn service() -> Service {
     let all = build::build(
         &validate::validate::<k8s_openapi::api::core::v1::Node>(&datastore(1), &[]).unwrap(),
         "",
+        None,
     );
     Service { metadata: read(metadata("service", "me", json!({}))), ..all.service }
 }
 
-fn noted(generation: &str) -> Value {
+fn built_for(generation: &str) -> Value {
     json!({"annotations": {"dragstrip.dev/built-for-generation": generation}, "generation": 1})
 }
 
@@ -224,24 +224,24 @@ async fn pass_over(datastore: &Datastore, ctx: &Arc<Context>) -> Result<Action, 
 }
 
 #[tokio::test]
-async fn a_new_datastore_takes_three_calls() {
+async fn a_new_datastore_needs_three_requests() {
     let (ctx, calls) = context(Cluster::default(), |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap();
     assert_eq!(names(&calls), ["POST services", "POST statefulsets"]);
     let note =
         &body(&calls, "POST statefulsets")["metadata"]["annotations"]["dragstrip.dev/built-for-generation"];
     assert_eq!(note, "1");
-    let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap();
-    assert_eq!(names(&calls), [WRITE_STATUS], "its event brings the pass that tells");
+    assert_eq!(names(&calls), [WRITE_STATUS], "its event brings the pass that reports");
     assert_eq!(ready(&calls).1, "NoPod");
     let written = &body(&calls, WRITE_STATUS)["metadata"];
-    assert_eq!((&written["uid"], &written["resourceVersion"]), (&json!("me"), &json!("41")));
+    assert_eq!(written["resourceVersion"], "41", "only if the Datastore has not changed");
 }
 
 #[tokio::test]
 async fn what_has_not_changed_is_not_written_again() {
-    let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), |_| None);
     let mut datastore = datastore(1);
     pass_over(&datastore, &ctx).await.unwrap();
     assert_eq!(names(&calls), [WRITE_STATUS]);
@@ -254,7 +254,7 @@ async fn what_has_not_changed_is_not_written_again() {
 async fn a_change_waits_while_a_run_holds_the_server() {
     let held: Answer = |call| (call == "GET leases dragstrip-racer").then(|| (200, lease()));
     // The cache knows of no Lease yet: it is read from the apiserver.
-    let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), held);
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), held);
     pass_over(&datastore(2), &ctx).await.unwrap();
     assert_eq!(names(&calls), ["GET leases dragstrip-racer", WRITE_STATUS]);
     let (status, reason, message) = ready(&calls);
@@ -270,53 +270,42 @@ async fn a_change_that_is_refused_waits_too_while_a_run_holds_the_server() {
     let held = Cluster {
         leases: vec![read(lease())],
         budgets: vec![budget],
-        ..standing(stateful_set(noted("1"), 1))
+        ..standing(stateful_set(built_for("1"), 1))
     };
     let (ctx, calls) = context(held, |_| None);
     pass_over(&edited, &ctx).await.unwrap();
     assert_eq!(names(&calls), [WRITE_STATUS]);
-    assert_eq!(ready(&calls).1, "ChangeWaits", "the run's server is still that of the former declaration");
+    assert_eq!(ready(&calls).1, "ChangeWaits", "the run's server is still that of the earlier declaration");
 }
 
 #[tokio::test]
 async fn a_change_is_made_when_no_run_holds_the_server() {
-    let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), |_| None);
     pass_over(&datastore(2), &ctx).await.unwrap();
     assert_eq!(names(&calls), ["GET leases dragstrip-racer", "PUT statefulsets racer", WRITE_STATUS]);
     let written: StatefulSet = read(body(&calls, "PUT statefulsets racer"));
-    assert_eq!(plan::noted(&written), Some(2));
+    assert_eq!(plan::built_for(&written), Some(2));
     let conditions = (written.metadata.uid.as_deref(), written.metadata.resource_version.as_deref());
-    assert_eq!(conditions, (Some("set-uid"), Some("7")), "it must still be the one that was looked at");
+    assert_eq!(conditions, (Some("set-uid"), Some("7")), "only if it has not changed");
 }
 
 #[test]
-fn the_end_of_a_turn_brings_a_pass() {
-    let found = of_turn(&read::<Lease>(lease()));
+fn the_release_of_the_lease_brings_a_pass() {
+    let found = of_lease_or_budget(&read::<Lease>(lease()));
     assert_eq!(found, Some(ObjectRef::new("racer").within("pits")));
 }
 
 #[tokio::test]
 async fn another_version_of_the_operator_leaves_the_template_alone() {
-    let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap();
     assert_eq!(names(&calls), [WRITE_STATUS]);
-    // One that left no note is given it, and nothing else.
-    let (ctx, calls) = context(standing(stateful_set(json!({"generation": 1}), 1)), |_| None);
-    let mut verified = datastore(1);
-    let finding = Finding::yes(conditions::types::VERIFIED, "AsDeclared", "");
-    let conditions = conditions::upsert(&[], &[finding], 1, Timestamp::UNIX_EPOCH);
-    verified.status = Some(DatastoreStatus { conditions, ..DatastoreStatus::default() });
-    pass_over(&verified, &ctx).await.unwrap();
-    assert_eq!(names(&calls), ["PATCH statefulsets racer", WRITE_STATUS]);
-    let patch = body(&calls, "PATCH statefulsets racer");
-    assert_eq!(patch["metadata"]["annotations"], noted("1")["annotations"]);
-    assert_eq!((&patch["metadata"]["uid"], &patch["spec"]), (&json!("set-uid"), &Value::Null));
 }
 
 #[tokio::test]
-async fn a_stricter_rule_of_a_later_version_is_no_matter_for_what_was_built_before() {
+async fn a_stricter_rule_of_a_later_version_does_not_apply_to_an_existing_server() {
     let reported = async |generation| {
-        let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
+        let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), |_| None);
         let mut datastore = datastore(generation);
         let limit = json!({"limits": {"memory": "1Mi"}});
         datastore.spec.resources = Some(serde_json::from_value(limit).unwrap());
@@ -324,13 +313,13 @@ async fn a_stricter_rule_of_a_later_version_is_no_matter_for_what_was_built_befo
         assert_eq!(names(&calls), [WRITE_STATUS]);
         ready(&calls).1
     };
-    assert_eq!(reported(1).await, "NoPod", "it was good enough when it was built");
-    assert_eq!(reported(2).await, "InvalidMemory", "an edit is held to the rules of today");
+    assert_eq!(reported(1).await, "NoPod", "it was valid when it was built");
+    assert_eq!(reported(2).await, "InvalidMemory", "the new rules apply to an edit");
 }
 
 #[tokio::test]
-async fn a_count_that_was_scaled_by_hand_is_put_right_without_the_template() {
-    let (ctx, calls) = context(standing(stateful_set(noted("1"), 3)), |_| None);
+async fn a_count_that_was_scaled_by_hand_is_corrected_without_the_template() {
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 3)), |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap();
     assert_eq!(names(&calls), ["PATCH statefulsets racer", WRITE_STATUS]);
     assert_eq!(body(&calls, "PATCH statefulsets racer")["spec"], json!({"replicas": 1}));
@@ -341,7 +330,7 @@ fn stranger(kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_service_of_somebody_else_is_told_and_left_alone() {
+async fn a_service_of_somebody_else_is_reported_and_left_alone() {
     let taken: Answer = |call| match call {
         "POST services" => Some(status(409, "AlreadyExists", "services \"racer\" already exists")),
         "GET services racer" => Some((200, stranger("service"))),
@@ -355,7 +344,7 @@ async fn a_service_of_somebody_else_is_told_and_left_alone() {
     assert_eq!((status.as_str(), reason.as_str()), ("False", "NameTaken"));
     assert!(message.contains("Service named racer in namespace pits"), "{message}");
     assert!(message.contains("delete it, or give the Datastore another name"), "{message}");
-    // It is tried again, ever later, and told once.
+    // The pass is retried, later each time, and reported once.
     datastore.status = read(body(&calls, WRITE_STATUS)["status"].clone());
     let first = on_error(Arc::new(datastore.clone()), &error, ctx.clone());
     let error = pass_over(&datastore, &ctx).await.unwrap_err();
@@ -364,11 +353,11 @@ async fn a_service_of_somebody_else_is_told_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_service_of_somebody_else_that_is_known_costs_no_call_and_its_end_brings_a_pass() {
+async fn a_service_of_somebody_else_in_the_cache_costs_no_request_and_its_end_brings_a_pass() {
     let mut service: Service = read(stranger("service"));
     service.metadata.labels = Some([("app".to_owned(), "shop".to_owned())].into());
     assert!(
-        keep_service(&mut service) && service.spec.is_none(),
+        prune_service(&mut service) && service.spec.is_none(),
         "nobody reads the spec of others' Services"
     );
     assert_eq!(of_service(&service), Some(ObjectRef::new("racer").within("pits")));
@@ -379,7 +368,7 @@ async fn a_service_of_somebody_else_that_is_known_costs_no_call_and_its_end_brin
 }
 
 #[tokio::test]
-async fn a_stateful_set_of_somebody_else_is_told_and_left_alone() {
+async fn a_stateful_set_of_somebody_else_is_reported_and_left_alone() {
     let taken: Answer = |call| match call {
         "POST statefulsets" => Some(status(409, "AlreadyExists", "exists")),
         "GET statefulsets racer" => Some((
@@ -400,10 +389,10 @@ async fn a_stateful_set_of_somebody_else_is_told_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_budget_of_somebody_else_is_told_before_a_run_needs_its_name() {
+async fn a_budget_of_somebody_else_is_reported_before_a_run_needs_its_name() {
     let mut budget: PodDisruptionBudget = read(stranger("budget"));
     budget.metadata.name = Some("dragstrip-racer".to_owned());
-    let cluster = Cluster { budgets: vec![budget], ..standing(stateful_set(noted("1"), 1)) };
+    let cluster = Cluster { budgets: vec![budget], ..standing(stateful_set(built_for("1"), 1)) };
     let (ctx, calls) = context(cluster, |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap_err();
     assert_eq!(names(&calls), [WRITE_STATUS]);
@@ -411,10 +400,12 @@ async fn a_budget_of_somebody_else_is_told_before_a_run_needs_its_name() {
 }
 
 #[tokio::test]
-async fn a_datastore_that_was_applied_again_waits_for_the_former_ones_objects_to_go() {
-    let former =
-        StatefulSet { metadata: read(metadata("set", "before", noted("1"))), ..stateful_set(json!({}), 1) };
-    let (ctx, calls) = context(standing(former), |_| None);
+async fn a_datastore_that_was_applied_again_waits_until_the_earlier_ones_objects_are_gone() {
+    let earlier = StatefulSet {
+        metadata: read(metadata("set", "before", built_for("1"))),
+        ..stateful_set(json!({}), 1)
+    };
+    let (ctx, calls) = context(standing(earlier), |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap_err();
     assert_eq!(names(&calls), [WRITE_STATUS]);
     assert_eq!(ready(&calls).1, "BeingRemoved");
@@ -426,7 +417,7 @@ async fn a_run_that_holds_the_server_keeps_its_pods_from_being_evicted() {
         read(json!({"metadata": metadata("budget", "me", json!({"name": name}))}))
     };
     let lease = || vec![read::<Lease>(lease())];
-    let standing = || standing(stateful_set(noted("1"), 1));
+    let standing = || standing(stateful_set(built_for("1"), 1));
     let calls_with = async |cluster| {
         let (ctx, calls) = context(cluster, |_| None);
         pass_over(&datastore(1), &ctx).await.unwrap();
@@ -445,7 +436,7 @@ async fn a_run_that_holds_the_server_keeps_its_pods_from_being_evicted() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_refused_is_told_in_the_apiservers_words() {
+async fn a_refused_write_is_reported_in_the_apiservers_words() {
     let policy: Answer = |call| {
         let words = "admission webhook denied the request: spec.template: no";
         (call == "POST statefulsets").then(|| status(403, "Forbidden", words))
@@ -458,11 +449,11 @@ async fn a_write_that_is_refused_is_told_in_the_apiservers_words() {
 }
 
 #[tokio::test]
-async fn a_status_that_was_written_meanwhile_is_not_written_over() {
-    let outrun_: Answer = |call| (call == WRITE_STATUS).then(|| status(409, "Conflict", "modified"));
-    let (ctx, _) = context(standing(stateful_set(noted("1"), 1)), outrun_);
-    let error = pass_over(&datastore(1), &ctx).await.unwrap_err();
-    assert!(outrun(&error), "{error:?} must be tried again with what is there by then");
+async fn a_status_that_was_written_meanwhile_is_not_overwritten() {
+    let conflict: Answer = |call| (call == WRITE_STATUS).then(|| status(409, "Conflict", "modified"));
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), conflict);
+    pass_over(&datastore(1), &ctx).await.unwrap();
+    assert_eq!(names(&calls), [WRITE_STATUS], "the event of the other write brings the next pass");
 }
 
 fn ready_pod() -> Pod {
@@ -483,7 +474,7 @@ fn ready_pod() -> Pod {
 }
 
 #[tokio::test]
-async fn a_server_that_a_run_loads_is_not_questioned() {
+async fn a_server_that_a_run_loads_is_not_queried() {
     let finding = Finding::yes(READY, "Ready", "");
     let conditions = conditions::upsert(&[], &[finding], 1, Timestamp::UNIX_EPOCH);
     let mut datastore = datastore(1);
@@ -491,19 +482,19 @@ async fn a_server_that_a_run_loads_is_not_questioned() {
     let calls_with = async |leases| {
         let budget = read(json!({"metadata": metadata("budget", "me", json!({"name": "dragstrip-racer"}))}));
         let budgets = if leases == Vec::<Lease>::new() { vec![] } else { vec![budget] };
-        let cluster = standing(stateful_set(noted("1"), 1));
+        let cluster = standing(stateful_set(built_for("1"), 1));
         let (ctx, calls) = context(Cluster { pods: vec![ready_pod()], leases, budgets, ..cluster }, |_| None);
         pass_over(&datastore, &ctx).await.unwrap();
         calls
     };
     assert_eq!(names(&calls_with(vec![read(lease())]).await), Vec::<String>::new());
-    // Nobody answers here, which would be told.
+    // No observer answers here, which a query would report.
     assert_eq!(ready(&calls_with(Vec::new()).await).1, "NotVerified");
 }
 
-/// What is told of a Datastore whose pod is `ready`, while a run loads it that verified it when
-/// its container had been started `restarts` times.
-async fn told_under_load(ready_now: bool, restarts: u32) -> (String, Value) {
+/// The reason of Ready and the status of Verified of a Datastore whose pod is `ready`, while a run loads
+/// it that verified it when its container had restarted `restarts` times.
+async fn reported_under_load(ready_now: bool, restarts: u32) -> (String, Value) {
     let status = |kind, status| {
         json!({"type": kind, "status": status, "reason": "Starting", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
@@ -523,7 +514,7 @@ async fn told_under_load(ready_now: bool, restarts: u32) -> (String, Value) {
         if ready_now { "True" } else { "False" }.into();
     let budget = read(json!({"metadata": metadata("budget", "me", json!({"name": "dragstrip-racer"}))}));
     let (pods, leases, budgets) = (vec![pod], vec![read(lease())], vec![budget]);
-    let cluster = Cluster { budgets, pods, leases, ..standing(stateful_set(noted("1"), 1)) };
+    let cluster = Cluster { budgets, pods, leases, ..standing(stateful_set(built_for("1"), 1)) };
     let (ctx, calls) = context(cluster, |_| None);
     let world = World { jobs: seen(vec![read(job)]), ..ctx.world.clone() };
     pass_over(&flapped, &Arc::new(Context { world, ..(*ctx).clone() })).await.unwrap();
@@ -531,22 +522,22 @@ async fn told_under_load(ready_now: bool, restarts: u32) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_server_whose_readiness_swings_under_load_is_not_questioned() {
-    // Nobody answers here, which would be told.
-    assert_eq!(told_under_load(true, 0).await, ("Ready".to_owned(), json!("True")));
+async fn a_server_whose_readiness_alternates_under_load_is_not_queried() {
+    // No observer answers here, which a query would report.
+    assert_eq!(reported_under_load(true, 0).await, ("Ready".to_owned(), json!("True")));
     assert_eq!(
-        told_under_load(false, 0).await,
+        reported_under_load(false, 0).await,
         ("Starting".to_owned(), json!("True")),
-        "what was verified is to be known when it is ready again"
+        "the verification counts when it is ready again"
     );
-    assert_eq!(told_under_load(true, 1).await.0, "NotVerified", "it is another process");
+    assert_eq!(reported_under_load(true, 1).await.0, "NotVerified", "it is another process");
 }
 
 #[tokio::test]
-async fn pods_of_a_former_stateful_set_are_not_this_ones() {
+async fn pods_of_an_earlier_stateful_set_are_not_this_ones() {
     let mut pod = ready_pod();
     pod.metadata.owner_references.as_mut().unwrap()[0].uid = "set-before".to_owned();
-    let cluster = standing(stateful_set(noted("1"), 1));
+    let cluster = standing(stateful_set(built_for("1"), 1));
     let (ctx, calls) = context(Cluster { pods: vec![pod], ..cluster }, |_| None);
     pass_over(&datastore(1), &ctx).await.unwrap();
     assert_eq!(ready(&calls).1, "NoPod");

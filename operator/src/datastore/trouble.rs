@@ -1,10 +1,9 @@
-//! What keeps the pods of a Datastore from being ready, and from being those of
-//! its present declaration. Pure.
+//! Why the pods of a Datastore are not ready, or not those of its current declaration. Pure.
 
 use super::{
     fetch::{Fetched, all_ready},
     placement,
-    plan::noted,
+    plan::built_for,
 };
 use crate::cluster::{pods, warnings};
 use dragstrip_core::{
@@ -20,20 +19,22 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use std::sync::Arc;
 
-/// Reason of Ready while pods of the former declaration are replaced.
+/// Reason of Ready while pods of the earlier declaration are replaced.
 pub const ROLLING_OUT: &str = "RollingOut";
 
-/// Reason of Ready when a server does not stay up.
+/// Reason of Ready if a server exits.
 pub const SERVER_EXITS: &str = "ServerExits";
 
-/// Whether the StatefulSet was built for `generation` and its controller knows it:
-/// only then its revision is that of the declaration.
+/// Whether the StatefulSet was built for `generation` and its controller has observed it: only then its
+/// revision is that of the declaration.
 fn settled(stateful_set: &StatefulSet, generation: i64) -> bool {
-    let seen = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
-    noted(stateful_set) == Some(generation) && seen.is_some() && seen == stateful_set.metadata.generation
+    let observed = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
+    built_for(stateful_set) == Some(generation)
+        && observed.is_some()
+        && observed == stateful_set.metadata.generation
 }
 
-/// Whether `pod` was made from the StatefulSet's newest template, and stays.
+/// Whether `pod` has the StatefulSet's newest template, and is not being deleted.
 fn current(stateful_set: &StatefulSet, pod: &Pod) -> bool {
     let newest = stateful_set.status.as_ref().and_then(|status| status.update_revision.as_ref());
     newest.is_some()
@@ -41,7 +42,7 @@ fn current(stateful_set: &StatefulSet, pod: &Pod) -> bool {
         && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Condition reasons are constants: what Kubernetes may say is mapped to them.
+/// The condition's reason, a constant, for a reason of Kubernetes.
 fn reason(of_pod: &str) -> &'static str {
     match of_pod {
         "ServerExits" | "CrashLoopBackOff" => SERVER_EXITS,
@@ -52,7 +53,7 @@ fn reason(of_pod: &str) -> &'static str {
     }
 }
 
-/// What holds `pod` up, if anything does.
+/// Why `pod` does not run.
 fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Option<Finding> {
     if let Some(scheduler) = pods::unscheduled(pod) {
         let affine: Vec<Arc<Node>> =
@@ -60,9 +61,9 @@ fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Optio
         let none = affine.is_empty() && !fetched.nodes.is_empty();
         let explain = || {
             if none {
+                let name = pod.name_any();
                 format!(
-                    "pod {} waits for a node: no node matches spec.pod.affinity: correct it, label a node, or wait where an autoscaler brings one",
-                    pod.name_any()
+                    "pod {name} waits for a node: no node matches spec.pod.affinity: correct it, label a node, or wait if an autoscaler adds nodes"
                 )
             } else {
                 placement::explain(datastore, pod, &affine, scheduler)
@@ -78,14 +79,13 @@ fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Optio
     Some(Finding::no(READY, reason(&trouble.reason), trouble.message))
 }
 
-/// Why the StatefulSet's controller could not make a pod, in the apiserver's words.
+/// Why the StatefulSet's controller could not create a pod, in the API server's words.
 fn refused(fetched: &Fetched) -> Option<Finding> {
     let refusal = warnings::refusal(fetched.stateful_set.as_deref()?, &fetched.warnings)?;
     Some(Finding::no(READY, "PodsRefused", refusal.message))
 }
 
-/// What keeps the pods from being ready; `None` when all of them are, and are those
-/// of the present declaration.
+/// Why the pods are not ready; `None` if all of them are, with the current declaration.
 pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Finding> {
     let (shape, pods) = (Shape::of(&datastore.spec), &fetched.pods);
     let expected = usize::from(shape.pods());
@@ -95,7 +95,7 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
         let none = || Finding::no(READY, "NoPod", "the server's pod has not been created yet");
         return Some(missing.unwrap_or_else(none));
     };
-    // A StatefulSet that was never changed has no pods of a former declaration.
+    // A StatefulSet that has never changed has no pods of an earlier declaration.
     let first = stateful_set.metadata.generation == Some(1);
     let rolling = |message: &str| {
         let started = || Finding::no(READY, "Starting", "the server is starting");
@@ -105,13 +105,13 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
     if !settled(stateful_set, datastore.generation) {
         return rolling("the servers of the earlier declaration are about to be replaced");
     }
-    let present = |pod: &&Pod| current(stateful_set, pod);
-    let trouble = || pods.iter().filter(present).find_map(|pod| of_pod(datastore, fetched, pod));
+    let current = |pod: &&Arc<Pod>| current(stateful_set, pod);
+    let trouble = || pods.iter().filter(current).find_map(|pod| of_pod(datastore, fetched, pod));
     if let Some(finding) = missing.or_else(trouble) {
         return Some(finding);
     }
-    if let Some(former) = pods.iter().find(|pod| !present(pod)) {
-        return rolling(&format!("pod {} is being replaced", former.name_any()));
+    if let Some(outdated) = pods.iter().find(|pod| !current(pod)) {
+        return rolling(&format!("pod {} is being replaced", outdated.name_any()));
     }
     if all_ready(shape, pods) {
         return None;

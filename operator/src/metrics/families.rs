@@ -23,11 +23,9 @@ pub fn labels(base: &str, pairs: &[(&str, &str)]) -> String {
 }
 
 impl Families {
-    /// Adds a sample with the formatted labels `base` and with `own`, unless it is NaN.
-    pub fn add(&mut self, metric: &Metric, base: &str, own: &[(&str, &str)], value: f64) {
-        if !value.is_finite() {
-            return;
-        }
+    /// Adds a sample with the formatted labels `base` and with `own`, if it has a finite value.
+    pub fn add(&mut self, metric: &Metric, base: &str, own: &[(&str, &str)], value: impl Into<Option<f64>>) {
+        let Some(value) = value.into().filter(|value| value.is_finite()) else { return };
         let Metric(name, help) = metric;
         let (_, samples) = self.0.entry(name).or_insert_with(|| (help, String::new()));
         let labels = labels(base, own);
@@ -35,7 +33,7 @@ impl Families {
         let _ = writeln!(samples, "{name}{braced} {value}");
     }
 
-    /// The same without spare capacity.
+    /// Releases spare capacity.
     #[must_use]
     pub fn shrunk(mut self) -> Self {
         self.0.values_mut().for_each(|(_, samples)| samples.shrink_to_fit());

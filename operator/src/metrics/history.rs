@@ -1,9 +1,8 @@
-//! The runs that ended last, as text that metrics show: found by one list at the start and
-//! a watch after it. Of all others only names and ends are kept, so that thousands of them
-//! cost little. [`Newest`] is pure, [`follow`] needs the client.
+//! The metrics of the newest finished runs, from one list at the start and a watch after it.
+//! [`Newest`] is pure, [`History::follow`] needs the client.
 
 use super::{families::Families, phases::Detail};
-use crate::cluster::{feed, scope::Scope};
+use crate::cluster::{feed, finished::FinishedRun, scope::Scope};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use dragstrip_results::error_chain::chain;
 use futures::StreamExt;
@@ -16,75 +15,43 @@ use kube::{
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Runs read at once at the start: a hundred calls for ten thousand of them would be many,
-/// and all in one answer much memory.
+/// Runs in one page of the first list: smaller pages need many requests, a single page much memory.
 const PAGE: u32 = 250;
 
 /// When a run ended, its namespace and its name.
 type Id = (Timestamp, String, String);
 
-/// The `most` values that ended last, and the names of all others.
+/// The values of the runs that ended last, at most `limit`.
 #[derive(Debug)]
 struct Newest<V> {
-    most: usize,
-    kept: BTreeMap<Id, V>,
-    /// All of them ended before every one that is kept.
-    older: BTreeSet<Id>,
+    limit: usize,
+    values: BTreeMap<Id, V>,
 }
 
 impl<V> Newest<V> {
-    fn new(most: usize) -> Self {
-        Self { most, kept: BTreeMap::new(), older: BTreeSet::new() }
+    fn new(limit: usize) -> Self {
+        Self { limit, values: BTreeMap::new() }
     }
 
-    /// Takes note of a value, which is made where it is kept; of none where that fails.
-    fn put(&mut self, id: Id, value: impl FnOnce() -> Option<V>) {
-        self.remove(&id);
-        let first = self.kept.first_key_value().map(|(first, _)| first);
-        let wanted = self.older.last() < Some(&id) && (self.kept.len() < self.most || first < Some(&id));
-        if !wanted {
-            self.older.insert(id);
-            return;
+    /// Inserts or replaces a value, which is computed only if it is among the newest.
+    fn insert(&mut self, id: Id, value: impl FnOnce() -> Option<V>) {
+        self.values.remove(&id);
+        let oldest = self.values.first_key_value().map(|(oldest, _)| oldest);
+        if self.values.len() < self.limit || oldest < Some(&id) {
+            self.values.extend(value().map(|value| (id, value)));
         }
-        self.kept.extend(value().map(|value| (id, value)));
-        if self.kept.len() > self.most {
-            self.older.extend(self.kept.pop_first().map(|(oldest, _)| oldest));
+        if self.values.len() > self.limit {
+            self.values.pop_first();
         }
-    }
-
-    fn remove(&mut self, id: &Id) {
-        if self.kept.remove(id).is_none() {
-            self.older.remove(id);
-        }
-    }
-
-    /// The same of what `make` makes of each value; without those it makes nothing of.
-    fn filter_map<W>(self, make: impl Fn(&Id, V) -> Option<W>) -> Newest<W> {
-        let made = self.kept.into_iter().filter_map(|(id, value)| {
-            let made = make(&id, value)?;
-            Some((id, made))
-        });
-        Newest { most: self.most, kept: made.collect(), older: self.older }
-    }
-
-    /// What is to be kept too, since there is room again.
-    fn missing(&self) -> Option<&Id> {
-        self.older.last().filter(|_| self.kept.len() < self.most)
-    }
-
-    /// Takes note of the value of `id`, which was missing; of none where there is none any more.
-    fn found(&mut self, id: Id, value: Option<V>) {
-        self.older.remove(&id);
-        self.kept.extend(value.map(|value| (id, value)));
     }
 }
 
-/// A run that has ended, read no further than to its end: most of thousands are too old to
-/// be shown, and to decode them all would take seconds.
+/// A finished run, decoded only as far as its end: most of thousands are too old to be shown, and to
+/// decode them all would take seconds.
 #[derive(Debug, Clone, Resource)]
 #[resource(inherit = BenchmarkRun)]
 struct Ended {
@@ -93,176 +60,133 @@ struct Ended {
     text: Box<RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Outline {
-    metadata: Names,
-    status: Option<End>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Names {
-    name: String,
-    namespace: Option<String>,
-    resource_version: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct End {
-    finished_at: Option<String>,
-}
-
 impl<'de> Deserialize<'de> for Ended {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let outline: Outline = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        let end = outline.status.and_then(|status| status.finished_at?.parse().ok());
-        let Names { name, namespace, resource_version } = outline.metadata;
-        let id = end.map(|end| (end, namespace.clone().unwrap_or_default(), name.clone()));
-        let metadata = ObjectMeta { name: Some(name), namespace, resource_version, ..ObjectMeta::default() };
-        Ok(Self { metadata, id, text })
+        let run: FinishedRun = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let id = run.finished_at().map(|end| (end, run.namespace().unwrap_or_default(), run.name_any()));
+        Ok(Self { metadata: run.metadata, id, text })
     }
 }
 
-/// A run that has ended, as metrics show it.
+/// The metrics of a finished run.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its uid: a later run of the same name is another.
+    /// Its uid: a later run of the same name has another.
     pub uid: String,
     /// How it ended.
     pub state: RunPhase,
     /// All its metrics.
-    pub whole: Arc<Families>,
-    /// Those that are left where room is short.
+    pub complete: Arc<Families>,
+    /// Those that remain if the page grows too large.
     pub totals: Arc<Families>,
 }
 
-/// The parts of a page that tell of `ended` runs, oldest first, within so many bytes: those
-/// that ended last are told whole as long as all others can be told by their totals.
+/// The metrics of `ended` runs, oldest first, within so many bytes: complete for as many of the newest
+/// runs as leave room for the totals of all others.
 pub fn within(ended: &[Shown], most_bytes: usize) -> impl Iterator<Item = &Families> {
     let mut used: usize = ended.iter().map(|run| run.totals.len()).sum();
-    let whole = ended.iter().rev().take_while(|run| {
-        used += run.whole.len() - run.totals.len();
+    let complete = ended.iter().rev().take_while(|run| {
+        used += run.complete.len() - run.totals.len();
         used <= most_bytes
     });
-    let short = ended.len() - whole.count();
-    ended.iter().enumerate().map(
-        move |(index, run)| {
-            if index < short { run.totals.as_ref() } else { run.whole.as_ref() }
-        },
-    )
+    let totals = ended.len() - complete.count();
+    ended.iter().enumerate().map(move |(index, run)| {
+        let part = if index < totals { &run.totals } else { &run.complete };
+        part.as_ref()
+    })
 }
 
-/// How a run is made metrics.
+/// Renders the metrics of a run.
 pub type Render = dyn Fn(&BenchmarkRun, Detail) -> Families + Send + Sync;
 
-/// The runs that ended last. Shared by who follows them and who shows them.
+/// The newest finished runs. [`History::follow`] fills it, the metrics page shows it.
 pub struct History {
     render: Box<Render>,
     newest: Mutex<Newest<Shown>>,
 }
 
 impl History {
-    /// Of nobody so far; `most` runs will be kept.
-    pub fn new(most: usize, render: Box<Render>) -> Self {
-        Self { render, newest: Mutex::new(Newest::new(most)) }
+    /// An empty history of at most `limit` runs.
+    pub fn new(limit: usize, render: Box<Render>) -> Self {
+        Self { render, newest: Mutex::new(Newest::new(limit)) }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Newest<Shown>) -> T) -> T {
-        act(&mut self.newest.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, Newest<Shown>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The runs to be shown.
+    /// The runs to show, oldest first.
     pub fn shown(&self) -> Vec<Shown> {
-        self.with(|newest| newest.kept.values().cloned().collect())
+        self.lock().values.values().cloned().collect()
     }
 
     fn show(&self, (_, namespace, name): &Id, text: &RawValue) -> Option<Shown> {
         let run: BenchmarkRun = serde_json::from_str(text.get())
-            .inspect_err(|error| tracing::debug!(namespace, name, %error, "an ended run cannot be decoded"))
+            .inspect_err(|error| tracing::debug!(namespace, name, %error, "a finished run cannot be decoded"))
             .ok()?;
         Some(Shown {
             namespace: namespace.clone(),
             name: name.clone(),
             uid: run.uid().unwrap_or_default(),
             state: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
-            whole: Arc::new((self.render)(&run, Detail::Whole).shrunk()),
+            complete: Arc::new((self.render)(&run, Detail::Complete).shrunk()),
             totals: Arc::new((self.render)(&run, Detail::Totals).shrunk()),
         })
     }
 
-    /// Takes note of an event of the watch; `listing` is what the list
-    /// has told so far, which counts when it is complete. Lists come in the order of names, often
-    /// that of ends: to decode each run that was the newest so far would be to decode them all.
-    fn take(&self, event: Event<Ended>, listing: &mut Newest<Box<RawValue>>) {
+    /// Applies an event of the watch. `listing` has the undecoded runs of an incomplete list: a list is
+    /// sorted by name, often also by end, so that each run in turn would be the newest and be decoded.
+    fn apply(&self, event: Event<Ended>, listing: &mut Newest<Box<RawValue>>) {
         match event {
-            Event::Init => *listing = Newest::new(listing.most),
-            Event::InitApply(Ended { id: Some(id), text, .. }) => listing.put(id, || Some(text)),
+            Event::Init => listing.values.clear(),
+            Event::InitApply(Ended { id: Some(id), text, .. }) => listing.insert(id, || Some(text)),
             Event::InitDone => {
-                let whole = std::mem::replace(listing, Newest::new(listing.most));
-                let whole = whole.filter_map(|id, text| self.show(id, &text));
-                self.with(|newest| *newest = whole);
+                let runs = std::mem::take(&mut listing.values).into_iter();
+                let shown = runs.filter_map(|(id, text)| self.show(&id, &text).map(|shown| (id, shown)));
+                let shown = shown.collect();
+                self.lock().values = shown;
             }
             Event::Apply(Ended { id: Some(id), text, .. }) => {
-                self.with(|newest| newest.put(id.clone(), || self.show(&id, &text)));
+                self.lock().insert(id.clone(), || self.show(&id, &text));
             }
-            Event::InitApply(_) | Event::Apply(_) => {}
-            Event::Delete(run) => {
-                if let Some(id) = run.id {
-                    self.with(|newest| newest.remove(&id));
-                }
-            }
+            Event::Delete(Ended { id: Some(id), .. }) => drop(self.lock().values.remove(&id)),
+            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
         }
     }
 
-    /// Reads runs anew that there is room for again.
-    async fn refill(&self, client: &Client) -> kube::Result<()> {
-        while let Some(id) = self.with(|newest| newest.missing().cloned()) {
-            let run = Api::<Ended>::namespaced(client.clone(), &id.1).get_opt(&id.2).await?;
-            // A later run of the same name may have taken its place.
-            let shown =
-                run.filter(|run| run.id.as_ref() == Some(&id)).and_then(|run| self.show(&id, &run.text));
-            self.with(|newest| newest.found(id, shown));
-        }
-        Ok(())
-    }
-
-    /// Follows the runs that end, for ever; of none where none is to be kept.
+    /// Follows the runs that end, forever.
     pub async fn follow(&self, client: Client, scope: &Scope) {
-        let most = self.with(|newest| newest.most);
-        if most == 0 {
+        let limit = self.lock().limit;
+        if limit == 0 {
             return std::future::pending().await;
         }
         let runs: Api<Ended> = scope.api(&client);
         let ended = watcher::Config::default().fields("status.finishedAt!=");
         let watch = |config| feed::events(runs.clone(), config);
-        // One call, answered from the apiserver's cache run by run.
+        // One request, which the API server answers from its cache, run by run.
         let mut events = Box::pin(watch(ended.clone().streaming_lists()));
-        let mut listing = Newest::new(most);
+        let mut listing = Newest::new(limit);
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => self.take(event, &mut listing),
+                Ok(event) => self.apply(event, &mut listing),
                 Err(error) if refuses_streaming(&error) => {
-                    tracing::info!("the apiserver does not stream lists: ended runs are listed in pages");
+                    tracing::info!("the API server does not stream lists: listing finished runs in pages");
                     events = Box::pin(watch(ended.clone().page_size(PAGE)));
                 }
-                // It is begun anew, later each time; what was seen stays.
-                Err(error) => tracing::warn!(error = %chain(&error), "the watch of ended runs failed"),
-            }
-            if let Err(error) = self.refill(&client).await {
-                tracing::warn!(error = %chain(&error), "an ended run cannot be read for metrics");
+                // It restarts, after a longer wait each time.
+                Err(error) => tracing::warn!(error = %chain(&error), "the watch of finished runs failed"),
             }
         }
     }
 }
 
-/// Whether an apiserver answered that it has no streaming lists, a feature of Kubernetes
-/// 1.34 that may be switched off (WatchList).
+/// Whether the API server has no streaming lists (WatchList, a feature of Kubernetes 1.34 that can be
+/// off).
 fn refuses_streaming(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
     matches!(status.code, 400 | 422) && status.message.contains("sendInitialEvents")
@@ -278,38 +202,19 @@ mod tests {
     }
 
     fn seconds(newest: &Newest<i64>) -> Vec<i64> {
-        newest.kept.values().copied().collect()
+        newest.values.values().copied().collect()
     }
 
     #[test]
-    fn the_newest_are_kept_in_whatever_order_they_are_told() {
+    fn only_the_newest_are_stored_in_whatever_sequence_they_come() {
         let mut newest = Newest::new(2);
         for second in [5, 1, 9, 3, 7] {
-            newest.put(id(second), || Some(second));
+            newest.insert(id(second), || Some(second));
         }
         assert_eq!(seconds(&newest), [7, 9]);
-        assert_eq!(newest.missing(), None);
-        newest.put(id(3), || panic!("what is not kept is not even made"));
-        newest.put(id(9), || Some(90));
-        assert_eq!(seconds(&newest), [7, 90], "told again is told anew");
-    }
-
-    #[test]
-    fn who_follows_a_run_that_is_deleted_takes_its_place() {
-        let mut newest = Newest::new(2);
-        for second in [1, 3, 5, 7] {
-            newest.put(id(second), || Some(second));
-        }
-        newest.remove(&id(7));
-        assert_eq!(newest.missing(), Some(&id(3)));
-        newest.put(id(1), || panic!("an older one must not overtake it"));
-        newest.found(id(3), None);
-        assert_eq!(newest.missing(), Some(&id(1)), "it was deleted too");
-        newest.found(id(1), Some(1));
-        assert_eq!(seconds(&newest), [1, 5]);
-        newest.put(id(9), || Some(9));
-        newest.remove(&id(1));
-        assert_eq!((seconds(&newest), newest.missing()), (vec![5, 9], None));
+        newest.insert(id(3), || panic!("the value of an older run is not even computed"));
+        newest.insert(id(9), || Some(90));
+        assert_eq!(seconds(&newest), [7, 90], "a later event replaces the value");
     }
 
     fn ended(name: &str, end: &str) -> Ended {
@@ -328,33 +233,33 @@ mod tests {
         let history = History::new(2, Box::new(|_, _| Families::default()));
         let names = || history.shown().into_iter().map(|run| run.name).collect::<Vec<_>>();
         let mut listing = Newest::new(2);
-        let mut take = |event| history.take(event, &mut listing);
-        take(Event::Init);
-        take(Event::InitApply(ended("a", "2026-01-01T00:00:01Z")));
-        take(Event::InitApply(
+        let mut apply = |event| history.apply(event, &mut listing);
+        apply(Event::Init);
+        apply(Event::InitApply(ended("a", "2026-01-01T00:00:01Z")));
+        apply(Event::InitApply(
             serde_json::from_value(json!({
-                "metadata": {"name": "odd"}, "spec": 1, "status": {"finishedAt": "2026-01-01T00:00:09Z"}
+                "metadata": {"name": "odd"}, "spec": {"phases": 1}, "status": {"finishedAt": "2026-01-01T00:00:09Z"}
             }))
             .unwrap(),
         ));
-        assert_eq!(names(), [""; 0], "half a list tells nothing");
-        take(Event::InitDone);
-        assert_eq!(names(), ["a"], "what cannot be decoded stops nobody");
-        take(Event::Apply(ended("b", "2026-01-01T00:00:02Z")));
-        take(Event::Apply(ended("c", "2026-01-01T00:00:03Z")));
+        assert_eq!(names(), [""; 0], "an incomplete list does not count");
+        apply(Event::InitDone);
+        assert_eq!(names(), ["a"], "a run that cannot be decoded blocks no other");
+        apply(Event::Apply(ended("b", "2026-01-01T00:00:02Z")));
+        apply(Event::Apply(ended("c", "2026-01-01T00:00:03Z")));
         assert_eq!(names(), ["b", "c"]);
-        take(Event::Delete(ended("c", "2026-01-01T00:00:03Z")));
+        apply(Event::Delete(ended("c", "2026-01-01T00:00:03Z")));
         assert_eq!(names(), ["b"]);
-        take(Event::Init);
-        take(Event::InitApply(ended("d", "2026-01-01T00:00:04Z")));
-        assert_eq!(names(), ["b"], "what was seen stays while all is listed anew");
-        take(Event::InitDone);
+        apply(Event::Init);
+        apply(Event::InitApply(ended("d", "2026-01-01T00:00:04Z")));
+        assert_eq!(names(), ["b"], "the runs stay while a new list is incomplete");
+        apply(Event::InitDone);
         assert_eq!(names(), ["d"]);
         assert_eq!(history.shown()[0].state, RunPhase::Failed);
     }
 
     #[test]
-    fn of_a_list_only_those_are_rendered_that_are_shown() {
+    fn only_the_runs_of_a_list_that_are_shown_are_rendered() {
         let rendered = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&rendered);
         let render = move |run: &BenchmarkRun, _| {
@@ -362,20 +267,20 @@ mod tests {
             Families::default()
         };
         let (history, mut listing) = (History::new(1, Box::new(render)), Newest::new(1));
-        history.take(Event::Init, &mut listing);
+        history.apply(Event::Init, &mut listing);
         for (name, end) in [("a", "2026-01-01T00:00:01Z"), ("b", "2026-01-01T00:00:02Z")] {
-            history.take(Event::InitApply(ended(name, end)), &mut listing);
+            history.apply(Event::InitApply(ended(name, end)), &mut listing);
         }
-        history.take(Event::InitDone, &mut listing);
+        history.apply(Event::InitDone, &mut listing);
         assert_eq!(
             *rendered.lock().unwrap(),
             ["b", "b"],
-            "whole and in totals: thousands would take seconds"
+            "complete and in totals: thousands would take seconds"
         );
     }
 
     #[test]
-    fn only_an_apiserver_without_streaming_lists_is_asked_for_pages() {
+    fn only_an_apiserver_without_streaming_lists_lists_in_pages() {
         let refused = |code, message: &str| {
             let status = kube::core::Status::failure(message, "Invalid").with_code(code);
             refuses_streaming(&watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
@@ -383,7 +288,10 @@ mod tests {
         let words = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless \
                      the WatchList feature gate is enabled";
         assert!(refused(422, words));
-        assert!(!refused(504, "the watch cache is behind; sendInitialEvents timed out"), "it is tried again");
+        assert!(
+            !refused(504, "the watch cache is behind; sendInitialEvents timed out"),
+            "the watch is retried"
+        );
         assert!(!refused(422, "something else"));
     }
 }

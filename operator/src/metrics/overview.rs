@@ -6,8 +6,11 @@ use dragstrip_core::{
     run::clock::deadline,
 };
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkSuite, Datastore, conditions,
-    conditions::types::{PASSED, READY},
+    BenchmarkRun, BenchmarkSuite, Datastore,
+    conditions::{
+        self,
+        types::{PASSED, READY},
+    },
     run::RunPhase,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -69,28 +72,23 @@ pub fn suites(suites: &[Arc<BenchmarkSuite>]) -> Families {
         let status = suite.status.clone().unwrap_or_default();
         let progress = status.progress.filter(|progress| progress.total > 0);
         let share = progress.map(|progress| f64::from(progress.done) / f64::from(progress.total));
-        page.add(&SUITE_PROGRESS, &base, &[], share.unwrap_or(f64::NAN));
-        let passed = conditions::find(&status.conditions, PASSED).map(|passed| passed.status.as_str());
-        let passed = match passed {
-            Some("True") => 1.0,
-            Some("False") => 0.0,
-            _ => f64::NAN,
-        };
-        page.add(&SUITE_PASSED, &base, &[], passed);
+        page.add(&SUITE_PROGRESS, &base, &[], share);
+        let passed = conditions::find(&status.conditions, PASSED).filter(|passed| passed.status != "Unknown");
+        page.add(&SUITE_PASSED, &base, &[], passed.map(|passed| f64::from(passed.status == "True")));
     }
     page
 }
 
-/// The operator's own state, with the states of the runs that have `ended` and are shown.
+/// The operator's own state. `ended` has the states of the finished runs that are shown.
 pub fn families(
     ended: &[RunPhase],
-    under_way: &[Arc<BenchmarkRun>],
+    active: &[Arc<BenchmarkRun>],
     datastores: &[Arc<Datastore>],
     leases: &[Arc<Lease>],
     now: Timestamp,
 ) -> Families {
     let mut page = Families::default();
-    let states: Vec<RunPhase> = under_way.iter().map(|run| state(run)).chain(ended.iter().copied()).collect();
+    let states: Vec<RunPhase> = active.iter().map(|run| state(run)).chain(ended.iter().copied()).collect();
     let count = |wanted: RunPhase| states.iter().filter(|state| **state == wanted).count() as f64;
     for state in STATES {
         page.add(&RUNS, "", &[("state", &state.to_string())], count(state));
@@ -105,7 +103,7 @@ pub fn families(
     page.add(&DATASTORES, "", &[("ready", "false")], (datastores.len() - ready) as f64);
     let held = leases.iter().filter(|lease| holder_of(lease).is_some() && !given_back(lease));
     page.add(&LEASES, "", &[], held.count() as f64);
-    for run in under_way.iter().filter(|run| stuck(run, now)) {
+    for run in active.iter().filter(|run| stuck(run, now)) {
         let own = [("namespace", &*run.namespace().unwrap_or_default()), ("run", &*run.name_any())];
         page.add(&STUCK, &labels("", &own), &[], 1.0);
     }
@@ -130,17 +128,17 @@ mod tests {
     #[test]
     fn a_run_is_stuck_when_its_timeout_has_not_ended_it() {
         let clock = |since: Option<&str>| json!({"clock": {"usedSeconds": 60, "runningSince": since}});
-        let stands = run("queued", clock(None));
+        let queued = run("queued", clock(None));
         let runs = run("runs", clock(Some("2026-01-01T01:00:00Z")));
         let at = |time: &str| format!("2026-01-01T{time}Z").parse().unwrap();
-        assert!(!stuck(&stands, at("23:00:00")), "the clock stands as long as a run waits for others");
+        assert!(!stuck(&queued, at("23:00:00")), "the clock stops while a run waits for others");
         assert!(!stuck(&runs, at("01:13:00")), "its end may take a moment");
         assert!(stuck(&runs, at("01:14:01")), "9 minutes were left at 1:00, and 5 more have passed");
-        assert!(stuck(&run("untouched", json!({})), at("00:15:01")), "nobody looks at it");
+        assert!(stuck(&run("untouched", json!({})), at("00:15:01")), "no pass has written its status");
     }
 
     #[test]
-    fn every_state_has_a_number_and_turns_given_back_are_not_held() {
+    fn every_state_has_a_number_and_released_leases_are_not_held() {
         let lease = |annotations: serde_json::Value, holder: &str| -> Arc<Lease> {
             let lease = json!({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}});
             Arc::new(serde_json::from_value(lease).unwrap())

@@ -67,8 +67,8 @@ const KNEE: Metric = Metric("dragstrip_run_search_knee", "The value that a searc
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Everything.
-    Whole,
-    /// Neither single operations beside a total nor single repetitions.
+    Complete,
+    /// Only the total of all operations, if there is one, and no single repetitions.
     Totals,
 }
 
@@ -91,7 +91,8 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn text(value: Option<impl ToString>) -> String {
+/// `value`, or an empty text.
+pub(super) fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
@@ -104,7 +105,7 @@ pub fn info(
     base: &str,
     page: &mut Families,
 ) {
-    // Refused before: nothing is known of a phase without a tool.
+    // The API server refuses a phase without a tool.
     let Some(tool) = tool(declared) else { return };
     let pods = pods.unsigned_abs();
     let knee = measured.and_then(|phase| phase.search.as_ref()?.knee.as_ref());
@@ -127,7 +128,7 @@ pub fn info(
     page.add(&INFO, base, &own, 1.0);
 }
 
-fn judged(phase: &PhaseStatus, base: &str, page: &mut Families) {
+fn verdict(phase: &PhaseStatus, base: &str, page: &mut Families) {
     if let Some(verdict) = phase.verdict {
         page.add(&VERDICT, base, &[("verdict", &verdict.to_string())], 1.0);
     }
@@ -152,13 +153,13 @@ fn operation(row: &OperationStatus, base: &str, page: &mut Families) {
     for (percentile, milliseconds) in percentiles(latency) {
         page.add(&LATENCY, base, &[of, ("percentile", percentile)], milliseconds / 1000.0);
     }
-    page.add(&MEAN_LATENCY, base, &[of], latency.mean.map_or(f64::NAN, |mean| mean / 1000.0));
+    page.add(&MEAN_LATENCY, base, &[of], latency.mean.map(|mean| mean / 1000.0));
     page.add(&OPERATIONS, base, &[of], row.count as f64);
     page.add(&ERRORS, base, &[of], row.errors as f64);
     page.add(&BYTES, base, &[of], row.bytes_per_second);
 }
 
-/// One point per value: several repetitions measure the same values.
+/// One point for each value: several repetitions measure the same values.
 fn search(search: &SearchStatus, base: &str, page: &mut Families) {
     let raise = ("raise", &*format!("{:?}", search.raise));
     let mut points: BTreeMap<u64, Vec<&SearchPointStatus>> = BTreeMap::new();
@@ -168,11 +169,11 @@ fn search(search: &SearchStatus, base: &str, page: &mut Families) {
     for (value, points) in points {
         let of = [raise, ("value", &value.to_string())];
         let rate = mean(points.iter().map(|point| point.operations_per_second));
-        page.add(&SEARCH_RATE, base, &of, rate.unwrap_or(f64::NAN));
+        page.add(&SEARCH_RATE, base, &of, rate);
         let mut largest: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, milliseconds) in points.iter().flat_map(|point| percentiles(&point.latency_milliseconds)) {
-            let known = largest.entry(name).or_default();
-            *known = known.max(milliseconds);
+            let latency = largest.entry(name).or_default();
+            *latency = latency.max(milliseconds);
         }
         for (name, milliseconds) in largest {
             page.add(&SEARCH_LATENCY, base, &[of[0], of[1], ("percentile", name)], milliseconds / 1000.0);
@@ -191,24 +192,20 @@ pub fn figures(
     base: &str,
     page: &mut Families,
 ) {
-    judged(phase, base, page);
+    verdict(phase, base, page);
     let total = phase.operations.iter().find(|row| row.operation == TOTAL);
-    let whole = detail == Detail::Whole;
-    for row in phase.operations.iter().filter(|row| whole || total.is_none_or(|total| *row == total)) {
+    let complete = detail == Detail::Complete;
+    for row in phase.operations.iter().filter(|row| complete || total.is_none_or(|total| *row == total)) {
         operation(row, base, page);
     }
-    for repetition in phase.repetitions.iter().filter(|_| whole) {
+    for repetition in phase.repetitions.iter().filter(|_| complete) {
         let of = [("repetition", &*repetition.repetition.to_string())];
-        page.add(&REPETITION_RATE, base, &of, repetition.operations_per_second.unwrap_or(f64::NAN));
+        page.add(&REPETITION_RATE, base, &of, repetition.operations_per_second);
     }
-    let values = [
-        (HIT_RATIO, mean(phase.repetitions.iter().filter_map(|repetition| repetition.hit_ratio))),
-        (CLIENT_CPUS, mean(phase.repetitions.iter().map(|repetition| repetition.client_cpus))),
-        (COST, total.and_then(|total| cost(total.operations_per_second.mean))),
-    ];
-    for (metric, value) in values {
-        page.add(&metric, base, &[], value.unwrap_or(f64::NAN));
-    }
+    let repetitions = || phase.repetitions.iter();
+    page.add(&HIT_RATIO, base, &[], mean(repetitions().filter_map(|repetition| repetition.hit_ratio)));
+    page.add(&CLIENT_CPUS, base, &[], mean(repetitions().map(|repetition| repetition.client_cpus)));
+    page.add(&COST, base, &[], total.and_then(|total| cost(total.operations_per_second.mean)));
     if let Some(memory) = phase.server_memory {
         page.add(&SERVER_MEMORY, base, &[("kind", "used")], memory.used_bytes as f64);
         page.add(&SERVER_MEMORY, base, &[("kind", "peak")], memory.peak_bytes as f64);

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 
 /// The built-in prices: on demand, in AWS us-east-1.
-const KNOWN: &str = include_str!("prices.csv");
+const BUILT_IN: &str = include_str!("prices.csv");
 
 /// A row of a price table; other columns are ignored.
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ impl Prices {
     /// begin with # are comments.
     pub fn with(own: &str) -> Result<Self, csv::Error> {
         let mut prices = Self::default();
-        for table in [KNOWN, own] {
+        for table in [BUILT_IN, own] {
             let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
             for row in reader.deserialize() {
                 let Row { instance_type, usd_per_hour, baseline_network_gbps } = row?;
@@ -75,9 +75,9 @@ mod tests {
         let nodes = |types: &[&str]| types.iter().map(|kind| Some((*kind).to_owned())).collect::<Vec<_>>();
         let cost = |types: &[&str], rate| prices.per_million_operations(&nodes(types), rate);
         assert!((cost(&["own"], 1000.0).unwrap() - 1.0).abs() < 1e-12, "1000 s of 0.001 dollars each");
-        assert!((cost(&["own", "own"], 1000.0).unwrap() - 2.0).abs() < 1e-12, "both nodes are paid for");
-        assert!(cost(&["c7gn.16xlarge"], 1.0).is_some(), "some prices are known without being told");
-        assert_eq!(cost(&["own", "unheard-of"], 1000.0), None, "half a price is none");
+        assert!((cost(&["own", "own"], 1000.0).unwrap() - 2.0).abs() < 1e-12, "both nodes cost");
+        assert!(cost(&["c7gn.16xlarge"], 1.0).is_some(), "some prices are built in");
+        assert_eq!(cost(&["own", "unheard-of"], 1000.0), None, "one price is missing");
         assert_eq!(cost(&[], 1000.0), None);
         assert_eq!(cost(&["own"], 0.0), None);
         assert_eq!(prices.per_million_operations(&[None], 1.0), None);
@@ -86,11 +86,11 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_ones_own_wins_and_a_broken_one_is_refused() {
+    fn the_user_s_table_overrides_the_built_in_prices_and_a_broken_one_is_refused() {
         let prices = Prices::with("instance_type,vcpu,usd_per_hour_us_east_1\nc7i.2xlarge,8,7.2\n").unwrap();
         let cost = prices.per_million_operations(&[Some("c7i.2xlarge".into())], 1000.0).unwrap();
         assert!((cost - 2.0).abs() < 1e-12, "{cost}");
         assert!(Prices::with("instance_type,usd_per_hour\nown,cheap\n").is_err());
-        assert!(Prices::with("type,price\nown,1\n").is_err(), "a table without its columns says nothing");
+        assert!(Prices::with("type,price\nown,1\n").is_err(), "a table without its columns");
     }
 }

@@ -1,8 +1,8 @@
-//! A run as metrics: one info metric to join by, and lean values. Pure.
+//! The metrics of a run: one info metric to join by, and lean values. Pure.
 
 use super::{
     families::{Families, Metric, labels},
-    phases::{self, Detail},
+    phases::{self, Detail, text},
     prices::Prices,
 };
 use dragstrip_core::labels::SUITE;
@@ -23,20 +23,20 @@ const NOISE: Metric = Metric(
     "Coefficient of variation of the throughput of equal repetitions on a run's nodes.",
 );
 
-/// The instance type of the node of that name, if it is known.
+/// Looks up the instance type of the node of that name.
 pub type InstanceTypes<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// A run's servers' nodes with their instance types: from the run's own record, which
-/// outlives nodes, else from the nodes there are.
+/// The instance types of a run's nodes: from the run's status, which outlives nodes, or else from the
+/// nodes that exist.
 struct Nodes<'a> {
     recorded: &'a [NodeStatus],
-    known: &'a InstanceTypes<'a>,
+    current: &'a InstanceTypes<'a>,
 }
 
 impl Nodes<'_> {
     fn instance_type(&self, name: &str) -> Option<String> {
         let recorded = self.recorded.iter().find(|node| node.name == name);
-        recorded.and_then(|node| node.instance_type.clone()).or_else(|| (self.known)(name))
+        recorded.and_then(|node| node.instance_type.clone()).or_else(|| (self.current)(name))
     }
 }
 
@@ -44,7 +44,7 @@ fn seconds(time: Option<&Time>) -> Option<f64> {
     Some(time?.0.as_second() as f64)
 }
 
-/// The name of the target: as it was resolved, else as it is declared.
+/// The name of the target: the resolved one, or else the declared one.
 fn target(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> String {
     let declared = &run.spec.target;
     let resolved = status.target.as_ref().map(|target| target.name.clone());
@@ -52,10 +52,6 @@ fn target(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> String {
         .or_else(|| declared.datastore_ref.as_ref().map(|reference| reference.name.clone()))
         .or_else(|| declared.external.as_ref().map(|external| external.address.clone()))
         .unwrap_or_else(|| run.name_any())
-}
-
-fn text<T: ToString>(value: Option<T>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 fn info(run: &BenchmarkRun, status: &BenchmarkRunStatus, nodes: &Nodes, base: &str, page: &mut Families) {
@@ -86,7 +82,7 @@ pub fn families(
     prices: &Prices,
 ) -> Families {
     let status = run.status.clone().unwrap_or_default();
-    let nodes = Nodes { recorded: &status.nodes, known: instance_types };
+    let nodes = Nodes { recorded: &status.nodes, current: instance_types };
     let base = labels("", &[("namespace", &run.namespace().unwrap_or_default()), ("run", &run.name_any())]);
     let mut page = Families::default();
     info(run, &status, &nodes, &base, &mut page);
@@ -95,15 +91,11 @@ pub fn families(
         page.add(&VERDICT, &base, &[("verdict", &verdict.to_string())], 1.0);
     }
     let progress = status.progress.filter(|progress| progress.total > 0);
-    let values = [
-        (PROGRESS, progress.map(|progress| f64::from(progress.measured) / f64::from(progress.total))),
-        (START, seconds(status.started_at.as_ref())),
-        (END, seconds(status.finished_at.as_ref())),
-        (NOISE, status.noise.as_ref().map(|noise| noise.throughput)),
-    ];
-    for (metric, value) in values {
-        page.add(&metric, &base, &[], value.unwrap_or(f64::NAN));
-    }
+    let share = progress.map(|progress| f64::from(progress.measured) / f64::from(progress.total));
+    page.add(&PROGRESS, &base, &[], share);
+    page.add(&START, &base, &[], seconds(status.started_at.as_ref()));
+    page.add(&END, &base, &[], seconds(status.finished_at.as_ref()));
+    page.add(&NOISE, &base, &[], status.noise.as_ref().map(|noise| noise.throughput));
     let servers = status.target.iter().flat_map(|target| &target.nodes);
     let servers: Vec<Option<String>> = servers.map(|name| nodes.instance_type(name)).collect();
     let cost = |rate| prices.per_million_operations(&servers, rate);

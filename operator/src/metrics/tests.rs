@@ -1,4 +1,4 @@
-//! Runs as metrics, tried with Prometheus' own tools.
+//! The metrics of runs, checked with Prometheus' own tools.
 
 use super::{
     MOST_OF_HISTORY,
@@ -47,7 +47,7 @@ fn phase(name: &str) -> Value {
     })
 }
 
-/// A run of three phases with three repetitions each, of which the last is a search.
+/// A run of three phases with three repetitions each, the last of which is a search.
 fn finished(number: usize) -> BenchmarkRun {
     let memtier = json!({"threads": 4, "connectionsPerThread": 50, "testTime": "60s", "ratio": "1:9"});
     let point = |repetition: u32, value: u64, p99: f64| {
@@ -84,12 +84,12 @@ fn finished(number: usize) -> BenchmarkRun {
 }
 
 fn rendered_as(run: &BenchmarkRun, detail: Detail) -> Families {
-    let known = |node: &str| (node == "server-b").then(|| "c7i.2xlarge".to_owned());
-    runs::families(run, detail, &known, &Prices::with("").unwrap())
+    let instance_types = |node: &str| (node == "server-b").then(|| "c7i.2xlarge".to_owned());
+    runs::families(run, detail, &instance_types, &Prices::with("").unwrap())
 }
 
 fn rendered(run: &BenchmarkRun) -> Families {
-    rendered_as(run, Detail::Whole)
+    rendered_as(run, Detail::Complete)
 }
 
 fn assert_lines(text: &str, expected: &[&str]) {
@@ -99,7 +99,7 @@ fn assert_lines(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_finished_run_tells_what_it_measured_and_where() {
+fn a_finished_run_shows_what_it_measured_and_where() {
     let text = Families::text(&[&rendered(&finished(1))]);
     assert_lines(
         &text,
@@ -117,7 +117,7 @@ fn a_finished_run_tells_what_it_measured_and_where() {
 }
 
 #[test]
-fn a_phase_tells_its_figures_in_base_units() {
+fn a_phase_shows_its_figures_in_base_units() {
     let text = Families::text(&[&rendered(&finished(1))]);
     let of = |rest: &str| format!("{{namespace=\"races\",run=\"run-1\",phase=\"read\"{rest}");
     let lines = [
@@ -151,11 +151,11 @@ fn a_phase_tells_its_figures_in_base_units() {
     });
     let cost: f64 = cost.unwrap().parse().unwrap();
     // Two nodes of 0.357 dollars an hour, at 360 million operations an hour.
-    assert!((cost - 2.0 * 0.357 / 360.0).abs() < 1e-12, "both nodes are paid for: {cost}");
+    assert!((cost - 2.0 * 0.357 / 360.0).abs() < 1e-12, "both nodes cost: {cost}");
 }
 
 #[test]
-fn a_search_tells_each_value_once_and_the_phase_is_that_of_the_value_found() {
+fn a_search_shows_each_value_once_and_the_phase_is_that_of_the_value_found() {
     let text = Families::text(&[&rendered(&finished(1))]);
     let of = |name: &str, rest: &str| {
         format!("dragstrip_run_{name}{{namespace=\"races\",run=\"run-1\",phase=\"knee\",{rest}")
@@ -170,7 +170,7 @@ fn a_search_tells_each_value_once_and_the_phase_is_that_of_the_value_found() {
 }
 
 #[test]
-fn a_run_that_has_not_begun_is_told_by_what_it_declares() {
+fn a_run_that_has_not_begun_shows_what_it_declares() {
     let mut run = finished(1);
     run.status = None;
     let text = Families::text(&[&rendered(&run)]);
@@ -184,7 +184,7 @@ fn a_run_that_has_not_begun_is_told_by_what_it_declares() {
 }
 
 #[test]
-fn no_series_is_there_twice() {
+fn no_series_appears_twice() {
     let text = Families::text(&[&rendered(&finished(0)), &rendered(&finished(1))]);
     let mut series: Vec<&str> = text
         .lines()
@@ -221,8 +221,8 @@ fn promtool_finds_nothing_wrong_with_the_page() {
     let mut promtool = promtool.expect("promtool cannot be started: install prometheus (make tools does)");
     promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "promtool: {}", String::from_utf8_lossy(&said));
+    let printed = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && printed.is_empty(), "promtool: {}", String::from_utf8_lossy(&printed));
 }
 
 fn shown(number: usize) -> Shown {
@@ -232,31 +232,31 @@ fn shown(number: usize) -> Shown {
         name: format!("run-{number}"),
         uid: "u".into(),
         state: dragstrip_crds::run::RunPhase::Succeeded,
-        whole: Arc::new(rendered_as(&run, Detail::Whole)),
+        complete: Arc::new(rendered_as(&run, Detail::Complete)),
         totals: Arc::new(rendered_as(&run, Detail::Totals)),
     }
 }
 
 #[test]
-fn where_room_is_short_older_runs_are_told_by_their_totals() {
+fn older_runs_show_only_their_totals_if_the_page_grows_too_large() {
     let runs = [shown(1), shown(2), shown(3)];
-    let (whole, totals) = (runs[0].whole.len(), runs[0].totals.len());
+    let (complete, totals) = (runs[0].complete.len(), runs[0].totals.len());
     let lengths = |most| within(&runs, most).map(Families::len).collect::<Vec<_>>();
-    assert_eq!(lengths(3 * whole), [whole; 3]);
-    assert_eq!(lengths(3 * whole - 1), [totals, whole, whole], "the newest keep what they have");
+    assert_eq!(lengths(3 * complete), [complete; 3]);
+    assert_eq!(lengths(3 * complete - 1), [totals, complete, complete], "the newest stay complete");
     assert_eq!(lengths(0), [totals; 3], "no run is left out");
     let text = Families::text(&[&runs[0].totals]);
     assert!(text.contains("operation=\"TOTAL\"") && !text.contains("operation=\"GET\""), "{text}");
 }
 
 #[test]
-fn two_hundred_finished_runs_are_told_at_once_and_within_two_mebibytes() {
-    let kept: Vec<Shown> = (0..200).map(shown).collect();
+fn two_hundred_finished_runs_are_shown_at_once_and_within_two_mebibytes() {
+    let runs: Vec<Shown> = (0..200).map(shown).collect();
     let begun = Instant::now();
-    let text = Families::text(&within(&kept, MOST_OF_HISTORY).collect::<Vec<_>>());
+    let text = Families::text(&within(&runs, MOST_OF_HISTORY).collect::<Vec<_>>());
     let took = begun.elapsed();
-    let whole = kept.iter().map(|run| run.whole.len()).sum::<usize>();
-    println!("{} KiB in {took:?}; all told whole {} KiB", text.len() / 1024, whole / 1024);
+    let complete = runs.iter().map(|run| run.complete.len()).sum::<usize>();
+    println!("{} KiB in {took:?}; all complete {} KiB", text.len() / 1024, complete / 1024);
     assert!(text.len() < 2 << 20, "the page has {} bytes", text.len());
     // The goal of 50 ms is that of an optimised build on a quiet machine.
     assert!(took < Duration::from_millis(500), "it took {took:?}");

@@ -1,16 +1,8 @@
-//! What the operator's process is, and what it uses by the names that all Prometheus clients have for it.
-//! Reads /proc.
+//! The version of the operator and the resources of its process, under the names of all Prometheus
+//! clients. Reads /proc.
 
 use super::families::{Families, Metric};
-#[cfg(target_os = "linux")]
-pub use procfs::ProcError;
-#[cfg(target_os = "linux")]
-use procfs::{WithCurrentSystemInfo as _, process::Process};
-
-/// Nothing fails where nothing is read.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug, thiserror::Error)]
-pub enum ProcError {}
+use procfs::{ProcError, WithCurrentSystemInfo as _, process::Process};
 
 const BUILD: Metric = Metric("dragstrip_build_info", "The operator's version; always 1.");
 const CPU: Metric = Metric("process_cpu_seconds_total", "CPU time of the process, user and system.");
@@ -18,41 +10,25 @@ const MEMORY: Metric = Metric("process_resident_memory_bytes", "Resident memory 
 const START: Metric = Metric("process_start_time_seconds", "When the process started, in Unix time.");
 const FILES: Metric = Metric("process_open_fds", "Open file descriptors of the process.");
 
-/// CPU, memory, start and open files of this process.
-#[cfg(target_os = "linux")]
-fn used() -> Result<Vec<(Metric, f64)>, ProcError> {
+/// Version, CPU time, memory, start and open files of this process.
+pub fn families() -> Result<Families, ProcError> {
     let process = Process::myself()?;
     let stat = process.stat()?;
     let ticks = procfs::ticks_per_second() as f64;
     let start = procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks;
-    Ok(vec![
-        (CPU, (stat.utime + stat.stime) as f64 / ticks),
-        (MEMORY, stat.rss_bytes().get() as f64),
-        (START, start),
-        (FILES, process.fd_count()? as f64),
-    ])
-}
-
-/// Operators run on Linux: elsewhere there is only the command line.
-#[cfg(not(target_os = "linux"))]
-fn used() -> Result<Vec<(Metric, f64)>, ProcError> {
-    Ok(Vec::new())
-}
-
-/// Version, CPU, memory, start and open files of this process.
-pub fn families() -> Result<Families, ProcError> {
     let mut page = Families::default();
     page.add(&BUILD, "", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    for (metric, value) in used()? {
-        page.add(&metric, "", &[], value);
-    }
+    page.add(&CPU, "", &[], (stat.utime + stat.stime) as f64 / ticks);
+    page.add(&MEMORY, "", &[], stat.rss_bytes().get() as f64);
+    page.add(&START, "", &[], start);
+    page.add(&FILES, "", &[], process.fd_count()? as f64);
     Ok(page)
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_process_tells_what_it_uses() {
+    fn the_process_shows_what_it_uses() {
         let text = super::Families::text(&[&super::families().unwrap()]);
         let value = |name: &str| -> f64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

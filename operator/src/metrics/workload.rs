@@ -42,8 +42,8 @@ fn memtier(spec: &MemtierSpec) -> String {
 }
 
 fn operation(operation: &LoadgenOperation) -> (String, i64) {
-    let known = operation.operation.map(|known| format!("{known:?}").to_uppercase());
-    let name = known.or(operation.command.as_deref().map(name)).unwrap_or_default();
+    let built_in = operation.operation.map(|built_in| format!("{built_in:?}").to_uppercase());
+    let name = built_in.or(operation.command.as_deref().map(name)).unwrap_or_default();
     let keys = if operation.keys > 1 { format!(" of {} keys", operation.keys) } else { String::new() };
     let missing = if operation.missing { " of missing keys" } else { "" };
     (format!("{name}{keys}{missing}"), operation.weight.into())

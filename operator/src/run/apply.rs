@@ -12,7 +12,7 @@ use crate::{
     cluster::{
         apply::delete,
         finished::FinishedRun,
-        lease::{self, Taken},
+        lease::{self, Acquired},
         pods,
     },
     context::Context,
@@ -202,10 +202,10 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
         return Ok(Applied::Hindered(trouble));
     }
     let missing = fetched.turn.iter().flat_map(|turn_check| turn_check.missing.clone()).collect::<Vec<_>>();
-    let taken = lease::take_all(&ctx.client, &ctx.overlay, &missing, &run.holder, Timestamp::now()).await;
+    let taken = lease::acquire_all(&ctx.client, &ctx.overlay, &missing, &run.holder, Timestamp::now()).await;
     match taken {
-        Ok(Taken::All | Taken::Lost) => Ok(Applied::Awaited),
-        Ok(Taken::Reserved) => Ok(Applied::Progressed),
+        Ok(Acquired::All | Acquired::Lost) => Ok(Applied::Awaited),
+        Ok(Acquired::Reserved) => Ok(Applied::Progressed),
         // A quota on Leases: a run that cannot have them keeps no place before others.
         Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::TakeTurn(error)),
     }
@@ -221,7 +221,7 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 async fn give_back(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
     let leases = ctx.leases();
     for held in leases.iter().filter(|lease| is_held_by(lease, &run.holder)) {
-        let given = lease::give_back(&ctx.client, &ctx.overlay, held).await;
+        let given = lease::release(&ctx.client, &ctx.overlay, held).await;
         given.map_err(|error| Error::GiveBack(error, LeaseKey::of(held).to_string()))?;
     }
     Ok(Applied::Awaited)

@@ -5,7 +5,11 @@ mod placement;
 mod pod;
 
 use super::turn::TurnCheck;
-use crate::{context::Settings, pod_settings};
+use crate::{
+    context::Settings,
+    objects::{owner, with_labels},
+    pod_settings,
+};
 use dragstrip_core::{
     labels,
     run::{
@@ -25,31 +29,19 @@ use k8s_openapi::{
         batch::v1::{Job, JobSpec as BatchJobSpec},
         core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
 };
-use kube::{Resource, ResourceExt, api::ObjectMeta};
+use kube::{ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
 /// Name of the client container.
 pub const CLIENT_CONTAINER: &str = "client";
-
-fn owner(run: &ValidatedRun) -> OwnerReference {
-    OwnerReference {
-        api_version: BenchmarkRun::api_version(&()).into_owned(),
-        kind: BenchmarkRun::kind(&()).into_owned(),
-        name: run.holder.name.clone(),
-        uid: run.holder.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
 
 fn metadata(run: &ValidatedRun, name: &str, labels: BTreeMap<String, String>) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(run.holder.namespace.clone()),
         labels: Some(labels),
-        owner_references: Some(vec![owner(run)]),
+        owner_references: Some(vec![owner::<BenchmarkRun>(&run.holder.name, &run.holder.uid)]),
         ..ObjectMeta::default()
     }
 }
@@ -177,8 +169,7 @@ fn template(run: &ValidatedRun, attempt: &Attempt, pod: PodSpec) -> PodTemplateS
     };
     let own = PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) };
     let clients = [(labels::RUN_UID.to_owned(), run.holder.uid.clone())].into();
-    let clients = LabelSelector { match_labels: Some(clients), ..LabelSelector::default() };
-    pod_settings::applied(&run.spec.clients.pod, &clients, own)
+    pod_settings::applied(&run.spec.clients.pod, &with_labels(clients), own)
 }
 
 /// The Job of `attempt`: all its pods at once, on the nodes that the run holds for

@@ -286,7 +286,7 @@ fn look(
     let key = DatastoreKey { namespace: run.holder.namespace.clone(), name };
     let pods = ctx.world.pods.state();
     let set = ObjectRef::new(&key.name).within(&key.namespace);
-    let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set, &status));
+    let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set));
     let state = ready(datastore, &status, &key, servers(&pods, &key), generation, own);
     as_begun(state, begun.and_then(|begun| begun.connection))
 }

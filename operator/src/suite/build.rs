@@ -1,5 +1,6 @@
 //! The objects that a suite makes. Pure.
 
+use crate::objects::owner;
 use dragstrip_core::{
     labels,
     suite::expand::{Plan, PlannedCell},
@@ -9,8 +10,8 @@ use dragstrip_crds::{
 };
 use dragstrip_results::stored;
 use jiff::Timestamp;
-use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use kube::{Resource, ResourceExt, api::ObjectMeta};
+use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
+use kube::{ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
 /// Key of the JSON report.
@@ -21,17 +22,6 @@ pub const HTML: &str = "report.html.gz";
 pub const MARKDOWN: &str = "report.md";
 /// Bytes of Markdown that are kept; the JSON report has all.
 const MOST_MARKDOWN: usize = 900_000;
-
-fn owner(suite: &BenchmarkSuite) -> OwnerReference {
-    OwnerReference {
-        api_version: BenchmarkSuite::api_version(&()).into_owned(),
-        kind: BenchmarkSuite::kind(&()).into_owned(),
-        name: suite.name_any(),
-        uid: suite.uid().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
 
 /// Whether `object` was made for the suite with this uid.
 pub fn is_own(object: &impl ResourceExt, uid: &str) -> bool {
@@ -44,7 +34,7 @@ fn metadata(suite: &BenchmarkSuite, name: &str) -> ObjectMeta {
         name: Some(name.to_owned()),
         namespace: suite.namespace(),
         labels: Some(labels::common([(labels::SUITE, &of), (labels::SUITE_UID, &uid)])),
-        owner_references: Some(vec![owner(suite)]),
+        owner_references: Some(vec![owner::<BenchmarkSuite>(&of, &uid)]),
         ..ObjectMeta::default()
     }
 }

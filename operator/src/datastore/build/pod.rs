@@ -1,11 +1,13 @@
-//! The pod of a Datastore: its servers, and the observer beside them. Pure.
+//! Builds the pod of a Datastore: its servers, and the observer beside them. Pure.
 
-use super::{empty_directory, locked_down, mount, prefer_role, required, selector};
-use crate::cluster::pods::OBSERVER;
+use super::selector;
+use crate::{
+    cluster::pods::OBSERVER,
+    objects::{empty_directory, http_probe, locked_down, mount, node_affinity, port, run_as, with_labels},
+};
 use dragstrip_core::{
     datastore::{
-        engines::{self},
-        resources, server,
+        engines, resources, server,
         shape::{Shape, service_domain},
         validate::ValidatedDatastore,
     },
@@ -14,14 +16,17 @@ use dragstrip_core::{
     nodes::{self, tolerations},
 };
 use dragstrip_crds::DatastoreSpec;
-use dragstrip_results::protocol::{
-    CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, READY_PATH, SERVER_CERTIFICATE_DIRECTORY,
+use dragstrip_results::{
+    protocol::{
+        CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, READY_PATH,
+        SERVER_CERTIFICATE_DIRECTORY,
+    },
+    signing::{VERIFYING_KEY_VARIABLE, VerifyingKey},
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, HTTPGetAction, NodeAffinity, PodAffinity, PodAffinityTerm,
-        PodAntiAffinity, PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource,
-        SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, ContainerPort, PodAffinity, PodAffinityTerm, PodAntiAffinity, PodSpec, Probe,
+        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
@@ -33,31 +38,21 @@ use k8s_openapi::{
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
 const CLIENT_CERTIFICATE: &str = "tls-client";
-/// The last lines of a container that fails become part of the pod's status.
+/// The last lines of a container that fails go into the pod's status.
 const LAST_WORDS: &str = "FallbackToLogsOnError";
-/// How far a shard's bus port is above its own.
+/// Difference between the port of a shard's bus and its own.
 const BUS_PORT_ABOVE: i32 = 10_000;
-/// Read by the group alone, which is the server's.
+/// Readable by the user and group, which are the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
-/// Name of the port of the server with this index in its pod.
+/// Name of the port of the server with this index in the pod.
 pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
     let name = if engines::speaks_resp(spec) { "resp" } else { "server" };
     if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
 }
 
-fn http_probe(path: &str, port: i32) -> Probe {
-    Probe {
-        http_get: Some(HTTPGetAction {
-            path: Some(path.to_owned()),
-            port: IntOrString::Int(port),
-            ..HTTPGetAction::default()
-        }),
-        period_seconds: Some(1),
-        timeout_seconds: Some(2),
-        failure_threshold: Some(3),
-        ..Probe::default()
-    }
+fn readiness(path: &str, port: i32) -> Probe {
+    Probe { timeout_seconds: Some(2), ..http_probe(path, port, 3) }
 }
 
 fn tcp_probe(port: i32, failure_threshold: i32) -> Probe {
@@ -69,7 +64,7 @@ fn tcp_probe(port: i32, failure_threshold: i32) -> Probe {
     }
 }
 
-/// What the observer is told of its servers.
+/// The arguments with which the observer finds its servers.
 fn observer_arguments(datastore: &ValidatedDatastore) -> Vec<String> {
     let spec = &datastore.spec;
     let mut arguments = vec!["observe".to_owned(), "--port".to_owned(), spec.port.to_string()];
@@ -99,16 +94,16 @@ fn observer_mounts(spec: &DatastoreSpec) -> Option<Vec<VolumeMount>> {
     Some(mounts)
 }
 
-/// The observer: a native sidecar, so that it is there before the server and
-/// never keeps a pod from ending. Its readiness is the pod's where it can ask the
-/// server over RESP: a probe of the server's own would fork processes on the
-/// measured CPUs.
-fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
+/// The observer: a native sidecar, so that it runs before the server and never keeps a pod from ending.
+/// If it queries the server over RESP, its readiness is the pod's: a probe in the server's container
+/// would fork processes on the measured CPUs.
+fn observer(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&VerifyingKey>) -> Container {
     let spec = &datastore.spec;
-    let asks = engines::speaks_resp(spec);
+    let queries = engines::speaks_resp(spec);
     let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
-    let password = spec.auth_secret_ref.as_ref().filter(|_| asks);
+    let password = spec.auth_secret_ref.as_ref().filter(|_| queries);
     env.extend(password.map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
+    env.extend(key.map(|key| variable(VERIFYING_KEY_VARIABLE, &String::from(key.clone()))));
     Container {
         name: OBSERVER.to_owned(),
         image: Some(runner_image.to_owned()),
@@ -116,12 +111,8 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
         args: Some(observer_arguments(datastore)),
         env: Some(env),
         restart_policy: Some("Always".to_owned()),
-        ports: Some(vec![ContainerPort {
-            name: Some(OBSERVER.to_owned()),
-            container_port: i32::from(OBSERVER_PORT),
-            ..ContainerPort::default()
-        }]),
-        readiness_probe: asks.then(|| http_probe(READY_PATH, i32::from(OBSERVER_PORT))),
+        ports: Some(vec![port(OBSERVER, i32::from(OBSERVER_PORT))]),
+        readiness_probe: queries.then(|| readiness(READY_PATH, i32::from(OBSERVER_PORT))),
         resources: Some(resources::of_helper()),
         termination_message_policy: Some(LAST_WORDS.to_owned()),
         security_context: Some(locked_down()),
@@ -131,35 +122,30 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
 }
 
 fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
-    let port = |name: &str, number: i32| ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: number,
-        ..ContainerPort::default()
-    };
-    let further = spec.custom.iter().flat_map(|custom| &custom.ports);
-    // On the node's network the scheduler must know of every port that is listened on.
+    let custom = spec.custom.iter().flat_map(|custom| &custom.ports);
+    // On the host network the scheduler must know every port in use.
     let bus = (spec.pod.host_network && spec.cluster.is_some())
         .then(|| port(&format!("bus-{index}"), spec.port + BUS_PORT_ABOVE));
     std::iter::once(port(&port_name(spec, index), spec.port))
         .chain(bus)
-        .chain(further.map(|further| port(&further.name, further.port)))
+        .chain(custom.map(|custom| port(&custom.name, custom.port)))
         .collect()
 }
 
-/// How the kubelet tells that a server has started and is ready. The observer
-/// says the latter where it can ask; nothing else probes the server then.
+/// The probes by which the kubelet detects that a server has started and is ready. If the observer
+/// queries the server, the observer's readiness counts and nothing probes the server's.
 fn probes(spec: &DatastoreSpec) -> (Option<Probe>, Option<Probe>) {
     let custom = spec.custom.as_ref();
     let mut answer =
-        custom.and_then(|custom| custom.readiness_path.as_ref()).map(|path| http_probe(path, spec.port));
+        custom.and_then(|custom| custom.readiness_path.as_ref()).map(|path| readiness(path, spec.port));
     if let Some(http) = answer.as_mut().and_then(|probe| probe.http_get.as_mut()) {
         http.scheme = spec.tls.is_some().then(|| "HTTPS".to_owned());
     }
     if engines::speaks_resp(spec) {
-        // Holds readiness back until the port is open.
+        // The pod is not ready before the port is open.
         (Some(tcp_probe(spec.port, 120)), answer)
     } else {
-        // Members may wait for each other for long: none is restarted for it.
+        // Members may wait long for each other: no probe restarts them.
         (None, Some(answer.unwrap_or_else(|| tcp_probe(spec.port, 3))))
     }
 }
@@ -170,7 +156,7 @@ fn server_mounts(spec: &DatastoreSpec) -> Vec<VolumeMount> {
     [mount("data", "/data", false), mount("tmp", "/tmp", false)].into_iter().chain(certificate).collect()
 }
 
-/// The server with this index in its pod; `spec` has its own port.
+/// The server with this index in the pod; `spec` has its port.
 fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) -> Container {
     let shard = matches!(Shape::of(spec), Shape::ShardsInOnePod(_));
     let rules = engines::rules(spec.engine);
@@ -230,25 +216,22 @@ fn volumes(spec: &DatastoreSpec) -> Vec<Volume> {
     volumes
 }
 
-/// Several pods keep to different nodes where there are enough.
+/// Several pods go to different nodes if there are enough.
 fn spread(datastore: &ValidatedDatastore) -> Option<Vec<TopologySpreadConstraint>> {
     (Shape::of(&datastore.spec).pods() > 1).then(|| {
         vec![TopologySpreadConstraint {
             max_skew: 1,
             topology_key: "kubernetes.io/hostname".to_owned(),
             when_unsatisfiable: "ScheduleAnyway".to_owned(),
-            label_selector: Some(LabelSelector {
-                match_labels: Some(selector(&datastore.name)),
-                ..LabelSelector::default()
-            }),
+            label_selector: Some(with_labels(selector(&datastore.name))),
             ..TopologySpreadConstraint::default()
         }]
     })
 }
 
-/// A server is never placed beside a run's clients, whoever's, unless they say that they
-/// share its node. The clients' own rule would keep it off too, but only a term of its
-/// own has the scheduler try again when they have gone.
+/// A server never goes to a node with clients of any run, unless their label allows it. The clients'
+/// own anti-affinity would keep the server off too, but the scheduler retries a waiting server when
+/// clients have gone only because of this term.
 fn never_beside_clients() -> PodAntiAffinity {
     let requirement = |key: &str, operator: &str, values: Option<Vec<String>>| LabelSelectorRequirement {
         key: key.to_owned(),
@@ -273,15 +256,12 @@ fn never_beside_clients() -> PodAntiAffinity {
     }
 }
 
-/// The node of the Datastore called `other`.
+/// The node of the Datastore named `other`.
 fn beside(other: &str) -> PodAffinity {
     PodAffinity {
         required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
             topology_key: "kubernetes.io/hostname".to_owned(),
-            label_selector: Some(LabelSelector {
-                match_labels: Some(selector(other)),
-                ..LabelSelector::default()
-            }),
+            label_selector: Some(with_labels(selector(other))),
             ..PodAffinityTerm::default()
         }]),
         ..PodAffinity::default()
@@ -289,37 +269,23 @@ fn beside(other: &str) -> PodAffinity {
 }
 
 /// The pod of `datastore`.
-pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
+pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&VerifyingKey>) -> PodSpec {
     let spec = &datastore.spec;
-    let user = engines::rules(spec.engine).user(spec);
     let placement = &spec.placement;
     PodSpec {
-        init_containers: Some(vec![observer(datastore, runner_image)]),
+        init_containers: Some(vec![observer(datastore, runner_image, key)]),
         containers: servers(datastore),
-        // Lets the observer read the server's cgroup and processes, which the same user id allows it to.
+        // The observer reads the server's cgroup and processes, as the same user.
         share_process_namespace: Some(true),
         // A Service named dfly-x would become DFLY_X_SERVICE_HOST, and Dragonfly
         // exits on any DFLY_ variable that it does not know.
         enable_service_links: Some(false),
         automount_service_account_token: Some(false),
         termination_grace_period_seconds: Some(5),
-        security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(user),
-            run_as_group: Some(user),
-            fs_group: Some(user),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..PodSecurityContext::default()
-        }),
+        security_context: Some(run_as(engines::rules(spec.engine).user(spec))),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(NodeAffinity {
-                required_during_scheduling_ignored_during_execution: required(nodes::by_fields(placement)),
-                ..prefer_role(labels::SERVER)
-            }),
+            node_affinity: Some(node_affinity(nodes::by_fields(placement), labels::SERVER)),
             pod_affinity: placement.same_node_as.as_deref().map(beside),
             pod_anti_affinity: Some(never_beside_clients()),
         }),

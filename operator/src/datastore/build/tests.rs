@@ -3,9 +3,8 @@
 
 use super::*;
 use dragstrip_core::datastore::validate::{Invalid, validate};
-use dragstrip_crds::Datastore;
 use dragstrip_results::signing::SigningKey;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::{Value, json};
 
 fn node(cpus: &str) -> Node {
@@ -26,7 +25,7 @@ fn datastore(spec: Value) -> Datastore {
 }
 
 fn built(spec: Value) -> Resources {
-    build(&validate(&datastore(spec), &[node("64")]).unwrap(), "example.com/runner:1")
+    build(&validate(&datastore(spec), &[node("64")]).unwrap(), "example.com/runner:1", None)
 }
 
 fn refused(spec: Value, cpus: &str) -> Invalid {
@@ -34,22 +33,21 @@ fn refused(spec: Value, cpus: &str) -> Invalid {
 }
 
 #[test]
-fn observers_take_commands_of_the_operators_key_and_a_template_without_one_stays_as_it_was() {
+fn observers_accept_commands_signed_with_the_operators_key() {
     let key = SigningKey::read(&SigningKey::generate().unwrap()).unwrap().public();
-    let built = || built(json!({"engine": "Redis", "threads": 1}));
-    let observer = |resources: Resources| {
+    let observer = |key| {
+        let declared = datastore(json!({"engine": "Redis", "threads": 1}));
+        let resources = build(&validate(&declared, &[node("64")]).unwrap(), "example.com/runner:1", key);
         let pod = resources.stateful_set.spec.unwrap().template.spec.unwrap();
         pod.init_containers.unwrap().remove(0)
     };
-    let plain = observer(built());
-    assert_eq!(observer(built().obeying(None)), plain, "an operator without a key builds another template");
-    let mut with_key = observer(built().obeying(Some(&key)));
+    let mut with_key = observer(Some(&key));
     let reported = with_key.env.as_mut().and_then(Vec::pop).unwrap();
     assert_eq!(
         (reported.name.as_str(), reported.value),
-        ("DRAGSTRIP_VERIFYING_KEY", Some(String::from(key)))
+        ("DRAGSTRIP_VERIFYING_KEY", Some(String::from(key.clone())))
     );
-    assert_eq!(with_key, plain);
+    assert_eq!(with_key, observer(None), "nothing else depends on the key");
 }
 
 #[test]
@@ -247,7 +245,7 @@ fn the_observer_of_a_custom_server_asks_it_where_it_speaks_resp() {
     let pod = built(spec).stateful_set.spec.unwrap().template.spec.unwrap();
     let observer = &pod.init_containers.unwrap()[0];
     assert_eq!(observer.args.as_ref().unwrap()[..], ["observe", "--port", "6379"]);
-    assert!(observer.readiness_probe.is_some(), "it tells when the server is ready");
+    assert!(observer.readiness_probe.is_some(), "it reports when the server is ready");
     assert_eq!(pod.containers[0].command, None, "the image's own program");
     assert_eq!(pod.containers[0].args, None);
 }
@@ -382,7 +380,7 @@ fn a_memory_limit_below_what_the_server_needs_is_refused() {
     let mut custom = etcd();
     custom["maxMemory"] = json!("1Gi");
     custom["resources"] = json!({"limits": {"memory": "1Gi"}});
-    assert!(validate(&datastore(custom), &[node("4")]).is_ok(), "what etcd does with it is not known");
+    assert!(validate(&datastore(custom), &[node("4")]).is_ok(), "only etcd can judge its arguments");
 }
 
 #[test]
@@ -430,7 +428,7 @@ fn a_datastore_that_a_run_declares_is_built_like_any_other() {
         kind: "BenchmarkRun".into(),
         ..OwnerReference::default()
     }]);
-    let complete = build(&validate(&of_run, &[node("64")]).unwrap(), "example.com/runner:1");
+    let complete = build(&validate(&of_run, &[node("64")]).unwrap(), "example.com/runner:1", None);
     assert_eq!(complete, built(spec));
 }
 

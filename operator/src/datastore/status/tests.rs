@@ -1,4 +1,4 @@
-//! What is said of a Datastore in every state its pods and servers may be in.
+//! The status of a Datastore for every state of its pods and servers.
 
 use super::*;
 use dragstrip_core::datastore::validate::validate;
@@ -96,7 +96,7 @@ fn stateful_set(seen: i64) -> StatefulSet {
 
 fn fetched(pods: Vec<Pod>) -> Fetched {
     Fetched {
-        pods,
+        pods: pods.into_iter().map(Arc::new).collect(),
         stateful_set: Some(Arc::new(stateful_set(2))),
         observed: vec![Ok(observation())],
         ..Fetched::default()
@@ -127,11 +127,11 @@ fn one_server_is_ready_when_it_is_what_was_declared() {
     let status = reported(&valid(json!({})), &fetched(vec![pod(0, true)]));
     assert_eq!(condition(&status, READY).1, "Ready");
     assert_eq!(status.endpoint.as_deref(), Some("racer.pits.svc:7000"));
-    assert!(status.members.is_empty(), "one server is no member of anything");
+    assert!(status.members.is_empty(), "a single server is not a member");
 }
 
 #[test]
-fn a_whole_cluster_is_ready_and_tells_its_members() {
+fn a_complete_cluster_is_ready_and_lists_its_members() {
     let mut complete = fetched((0..3).map(|i| pod(i, true)).collect());
     complete.topology = Some(Ok(joined(true, "every server is joined", shards())));
     let status = reported(&spread(), &complete);
@@ -145,7 +145,7 @@ fn a_whole_cluster_is_ready_and_tells_its_members() {
 }
 
 #[test]
-fn a_cluster_that_is_being_formed_is_not_ready_and_looked_at_again() {
+fn a_cluster_that_is_being_formed_is_not_ready_and_is_checked_again() {
     let mut forming = fetched((0..3).map(|i| pod(i, true)).collect());
     forming.topology = Some(Ok(joined(false, "10.0.0.1:7000 knows 2 of 3 servers", shards())));
     let status = reported(&spread(), &forming);
@@ -215,20 +215,20 @@ fn a_server_that_speaks_no_resp_is_ready_without_being_verified() {
     assert_eq!(condition(&status, READY).0, "True");
     assert_eq!(status.members.len(), 3);
     assert!(status.members.iter().all(|member| member.role == "member" && member.run_id.is_none()));
-    assert_eq!(unsettled(&status), None, "there is nothing to ask again");
+    assert_eq!(unsettled(&status), None, "there is nothing to query");
 }
 
 #[test]
-fn a_missing_certificate_secret_is_told() {
+fn a_missing_certificate_secret_is_reported() {
     let mut waiting = fetched(vec![pod(0, false)]);
-    waiting.pods[0].status.as_mut().unwrap().pod_ip = None;
+    Arc::make_mut(&mut waiting.pods[0]).status.as_mut().unwrap().pod_ip = None;
     let event: Event = serde_json::from_value(json!({
         "metadata": {"name": "e"}, "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:00Z",
         "involvedObject": {"kind": "Pod", "uid": "uid-0", "name": "racer-0"},
         "message": "MountVolume.SetUp failed for volume \"tls-server\" : secret \"pit-tls\" not found",
     }))
     .unwrap();
-    waiting.warnings = vec![event];
+    waiting.warnings = vec![Arc::new(event)];
     let (_, reason, message) =
         condition(&reported(&valid(json!({"tls": {"secretName": "pit-tls"}})), &waiting), READY);
     assert_eq!(reason, "ConfigurationMissing");
@@ -236,30 +236,30 @@ fn a_missing_certificate_secret_is_told() {
 }
 
 #[test]
-fn pods_of_the_former_declaration_are_not_what_is_ready() {
+fn pods_of_the_earlier_declaration_do_not_count_as_ready() {
     let datastore = valid(json!({}));
     let reason = |fetched: &Fetched| condition(&reported(&datastore, fetched), READY).1;
-    let former = |change: fn(&mut Pod)| {
+    let changed = |change: fn(&mut Pod)| {
         let mut pods = vec![pod(0, true)];
         change(&mut pods[0]);
         fetched(pods)
     };
     assert_eq!(reason(&fetched(vec![pod(0, true)])), "Ready");
     let old =
-        former(|pod| drop(pod.labels_mut().insert("controller-revision-hash".into(), "racer-old".into())));
+        changed(|pod| drop(pod.labels_mut().insert("controller-revision-hash".into(), "racer-old".into())));
     assert_eq!(reason(&old), "RollingOut", "another revision answered");
-    let ending = former(|pod| {
+    let ending = changed(|pod| {
         pod.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
     });
     assert_eq!(reason(&ending), "RollingOut", "a pod that is being deleted answered");
     let mut unseen = fetched(vec![pod(0, true)]);
     unseen.stateful_set = Some(Arc::new(stateful_set(1)));
-    assert_eq!(reason(&unseen), "RollingOut", "the revision is still that of the former template");
+    assert_eq!(reason(&unseen), "RollingOut", "the revision is still that of the earlier template");
     let mut behind = stateful_set(2);
     behind.annotations_mut().insert("dragstrip.dev/built-for-generation".into(), "2".into());
     unseen.stateful_set = Some(Arc::new(behind));
-    assert_eq!(reason(&unseen), "RollingOut", "the template is that of the former generation");
+    assert_eq!(reason(&unseen), "RollingOut", "the template is that of the earlier generation");
 }
 
 #[test]
@@ -271,33 +271,33 @@ fn the_first_pods_of_a_datastore_replace_nothing() {
     assert_eq!(condition(&reported(&valid(json!({})), &all), READY).1, "Starting");
 }
 
-fn refusal(message: &str, seconds: u8) -> Event {
-    serde_json::from_value(json!({
+fn refusal(message: &str, seconds: u8) -> Arc<Event> {
+    let event = serde_json::from_value(json!({
         "metadata": {"name": "e"}, "reason": "FailedCreate",
         "lastTimestamp": format!("2026-01-01T00:00:{seconds:02}Z"), "message": message,
         "involvedObject": {"kind": "StatefulSet", "uid": "set", "name": "racer"},
-    }))
-    .unwrap()
+    }));
+    Arc::new(event.unwrap())
 }
 
 #[test]
-fn a_pod_that_a_quota_or_policy_refuses_is_told_in_the_apiservers_words() {
+fn a_pod_that_a_quota_or_policy_refuses_is_reported_in_the_apiservers_words() {
     let quota = "create Pod racer-0 in StatefulSet racer failed error: pods \"racer-0\" is forbidden: exceeded quota: small";
     let mut refused = fetched(Vec::new());
     refused.warnings = vec![refusal("an older one", 1), refusal(quota, 2)];
     let (_, reason, message) = condition(&reported(&valid(json!({})), &refused), READY);
     assert_eq!(reason, "PodsRefused");
     assert!(message.contains("forbidden: exceeded quota: small"), "{message}");
-    refused.pods = vec![pod(0, true)];
+    refused.pods = vec![Arc::new(pod(0, true))];
     assert_eq!(condition(&reported(&valid(json!({})), &refused), READY).1, "Ready", "that is over");
-    let mut former = fetched(Vec::new());
-    former.warnings = vec![refusal("object is being deleted: pods \"racer-0\" already exists", 1)];
-    assert_eq!(condition(&reported(&valid(json!({})), &former), READY).1, "NoPod");
+    let mut leaving = fetched(Vec::new());
+    leaving.warnings = vec![refusal("object is being deleted: pods \"racer-0\" already exists", 1)];
+    assert_eq!(condition(&reported(&valid(json!({})), &leaving), READY).1, "NoPod");
 }
 
 fn crashed(message: &str) -> Fetched {
     let mut fetched = fetched(vec![pod(0, false)]);
-    let status = fetched.pods[0].status.as_mut().unwrap();
+    let status = Arc::make_mut(&mut fetched.pods[0]).status.as_mut().unwrap();
     status.container_statuses = serde_json::from_value(json!([{
         "name": "server", "image": "i", "imageID": "", "ready": false, "restartCount": 2, "started": false,
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting"}},
@@ -308,7 +308,7 @@ fn crashed(message: &str) -> Fetched {
 }
 
 #[test]
-fn a_server_that_exits_again_and_again_says_the_same() {
+fn a_server_that_exits_repeatedly_has_a_constant_message() {
     let datastore = valid(json!({}));
     let first = reported(&datastore, &crashed("7:M 22 Nov 04:45:01 # Bad directive 'maxmemoryy'"));
     let (_, reason, message) = condition(&first, READY);
@@ -335,5 +335,5 @@ fn a_server_without_cpus_of_its_own_is_noted() {
     let notes = |spec| reported(&valid(spec), &all).notes.join(";");
     assert!(notes(json!({})).contains("requests 47 of 48 CPUs"), "{}", notes(json!({})));
     let declared = json!({"resources": {"requests": {"cpu": "47"}, "limits": {"cpu": "48"}}});
-    assert!(!notes(declared).contains("requests 47"), "it was asked for");
+    assert!(!notes(declared).contains("requests 47"), "the spec declares it");
 }

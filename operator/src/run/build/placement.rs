@@ -1,6 +1,6 @@
 //! Which nodes the client pods of an attempt may run on. Pure.
 
-use crate::datastore::{prefer_role, required};
+use crate::objects::node_affinity;
 use dragstrip_core::{
     labels,
     run::validate::{Attempt, ValidatedRun},
@@ -105,12 +105,5 @@ pub(super) fn nodes(client_nodes: &[String], wanted: Vec<NodeSelectorTerm>) -> N
     };
     // A field may be compared with one value only: a term for each node, any of which will do.
     let held: Vec<NodeSelectorTerm> = client_nodes.iter().map(on).collect();
-    NodeAffinity {
-        required_during_scheduling_ignored_during_execution: required(if held.is_empty() {
-            wanted
-        } else {
-            held
-        }),
-        ..prefer_role(labels::CLIENT)
-    }
+    node_affinity(if held.is_empty() { wanted } else { held }, labels::CLIENT)
 }

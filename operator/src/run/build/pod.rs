@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     context::Settings,
-    datastore::{empty_directory, locked_down, mount},
+    objects::{empty_directory, http_probe, locked_down, mount, port, run_as},
     run::turn::TurnCheck,
 };
 use dragstrip_core::{
@@ -25,12 +25,9 @@ use dragstrip_results::protocol::{
     AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE,
     POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
 };
-use k8s_openapi::{
-    api::core::v1::{
-        Affinity, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, HTTPGetAction, KeyToPath,
-        PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, Volume, VolumeMount,
-    },
-    apimachinery::pkg::util::intstr::IntOrString,
+use k8s_openapi::api::core::v1::{
+    Affinity, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, PodSpec, SecretVolumeSource, Volume,
+    VolumeMount,
 };
 
 /// User client pods run as.
@@ -157,22 +154,9 @@ fn client(
         command: Some(vec![format!("{BIN}/dragstrip-runner"), "run".to_owned()]),
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
         env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
-        ports: Some(vec![ContainerPort {
-            name: Some("runner".to_owned()),
-            container_port: i32::from(RUNNER_PORT),
-            ..ContainerPort::default()
-        }]),
-        readiness_probe: Some(Probe {
-            http_get: Some(HTTPGetAction {
-                path: Some(READY_PATH.to_owned()),
-                port: IntOrString::Int(i32::from(RUNNER_PORT)),
-                ..HTTPGetAction::default()
-            }),
-            period_seconds: Some(1),
-            // Load may keep the runner waiting; a missed probe must not make noise.
-            failure_threshold: Some(30),
-            ..Probe::default()
-        }),
+        ports: Some(vec![port("runner", i32::from(RUNNER_PORT))]),
+        // Load may delay the runner; a missed probe must not make noise.
+        readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)),
         resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),
         volume_mounts: Some(own.into_iter().chain(further).collect()),
@@ -191,7 +175,6 @@ pub(super) fn client_pod(
     let placement = &run.spec.clients.placement;
     let own = ["bin", "output", "tmp"].map(empty_directory);
     let further = tls(target).into_iter().chain(files(attempt)).map(|(volume, _)| volume);
-    let user = user(attempt);
     Ok(PodSpec {
         init_containers: Some(vec![installer(settings)]),
         containers: vec![client(run, attempt, target, !turn.client_nodes.is_empty(), settings)?],
@@ -199,17 +182,7 @@ pub(super) fn client_pod(
         enable_service_links: Some(false),
         automount_service_account_token: Some(false),
         termination_grace_period_seconds: Some(CLIENT_GRACE_SECONDS),
-        security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(user),
-            run_as_group: Some(user),
-            fs_group: Some(user),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..PodSecurityContext::default()
-        }),
+        security_context: Some(run_as(user(attempt))),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
             node_affinity: Some(nodes(&turn.client_nodes, turn.wanted.clone())),
