@@ -29,7 +29,7 @@ use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder, core::Collector,
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Why metrics could not be set up or written.
 #[derive(Debug, thiserror::Error)]
@@ -204,16 +204,10 @@ impl Page {
         let mut ended = self.history.shown();
         // Two watches report the end of a run: no run may be on the page twice, and a later run of the
         // same name counts instead of the earlier one.
-        let uids: HashMap<_, _> =
-            ended.iter().map(|run| ((run.namespace.clone(), run.name.clone()), run.uid.clone())).collect();
         active.retain(|run| {
-            uids.get(&(run.namespace().unwrap_or_default(), run.name_any())) != run.uid().as_ref()
+            !ended.iter().any(|one| one.has_name_of(run) && Some(&one.uid) == run.uid().as_ref())
         });
-        ended.retain(|ended| {
-            !active
-                .iter()
-                .any(|run| run.name_any() == ended.name && run.namespace().as_ref() == Some(&ended.namespace))
-        });
+        ended.retain(|one| !active.iter().any(|run| one.has_name_of(run)));
         let states: Vec<_> = ended.iter().map(|run| run.state).collect();
         let (datastores, leases) = (self.world.datastores.state(), self.world.leases.state());
         let overview = overview::families(&states, &active, &datastores, &leases, now);

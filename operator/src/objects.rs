@@ -4,11 +4,11 @@ use dragstrip_core::labels;
 use k8s_openapi::{
     api::core::v1::{
         Capabilities, ContainerPort, EmptyDirVolumeSource, HTTPGetAction, NodeAffinity, NodeSelector,
-        NodeSelectorRequirement, NodeSelectorTerm, PodSecurityContext, PreferredSchedulingTerm, Probe,
-        SeccompProfile, SecurityContext, Volume, VolumeMount,
+        NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, PodSecurityContext,
+        PreferredSchedulingTerm, Probe, SeccompProfile, SecurityContext, Volume, VolumeMount,
     },
     apimachinery::pkg::{
-        apis::meta::v1::{LabelSelector, OwnerReference},
+        apis::meta::v1::{LabelSelector, LabelSelectorRequirement, OwnerReference},
         util::intstr::IntOrString,
     },
 };
@@ -30,6 +30,33 @@ pub fn owner<K: Resource<DynamicType = ()>>(name: &str, uid: &str) -> OwnerRefer
 /// Selects objects with all of these labels.
 pub fn with_labels(labels: BTreeMap<String, String>) -> LabelSelector {
     LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }
+}
+
+/// Selects objects with these labels: for each a key, an operator and values.
+pub fn matching(requirements: &[(&str, &str, &[&str])]) -> LabelSelector {
+    let requirement = |(key, operator, values): &(&str, &str, &[&str])| LabelSelectorRequirement {
+        key: (*key).to_owned(),
+        operator: (*operator).to_owned(),
+        values: (!values.is_empty()).then(|| values.iter().map(|value| (*value).to_owned()).collect()),
+    };
+    LabelSelector {
+        match_expressions: Some(requirements.iter().map(requirement).collect()),
+        ..LabelSelector::default()
+    }
+}
+
+/// Label with a node's host name.
+pub const HOST: &str = "kubernetes.io/hostname";
+
+/// The nodes with pods that `selector` selects, in the pod's own namespace or in all.
+pub fn same_node(selector: LabelSelector, all_namespaces: bool) -> PodAffinityTerm {
+    PodAffinityTerm {
+        topology_key: HOST.to_owned(),
+        label_selector: Some(selector),
+        // An empty selector means every namespace.
+        namespace_selector: all_namespaces.then(LabelSelector::default),
+        ..PodAffinityTerm::default()
+    }
 }
 
 /// A port of a container.

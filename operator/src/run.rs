@@ -19,7 +19,7 @@ mod target;
 mod turn;
 
 use crate::{
-    cluster::{apply::StatusWrite, world::Feeds},
+    cluster::world::Feeds,
     context::Context,
     failure::{passes, retry_later},
     metrics::Outcome,
@@ -152,7 +152,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         if matches!(step, Step::Finish(_)) {
             apply::clear_up(ctx, run).await?; // client
         }
-        if publish::publish(ctx, run, &old, &status).await? == StatusWrite::ObjectChanged {
+        if !publish::publish(ctx, run, &old, &status).await? {
             return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
         }
     }

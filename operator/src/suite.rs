@@ -14,7 +14,7 @@ pub use cache::SuiteCaches;
 use dragstrip_results::error_chain::chain_with;
 
 use crate::{
-    cluster::{apply::StatusWrite, world::Feeds},
+    cluster::world::Feeds,
     context::Context,
     failure::{log_failure, passes, retry_later},
     metrics::Outcome,
@@ -218,7 +218,7 @@ async fn scheduled(
     let mut status = rounds_check.status;
     let hindered = rounds_check.hindered.map(Error::from);
     let retry = hindered.map(|error| retry(suite, ctx, &mut status, &error));
-    if status::publish(ctx, suite, old, &status).await? == StatusWrite::ObjectChanged {
+    if !status::publish(ctx, suite, old, &status).await? {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     rounds::tidy(ctx, suite, &rounds_check.rounds, cache).await?;
@@ -284,7 +284,7 @@ async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, cache: &mut Su
         let (name, namespace) = (suite.name_any(), suite.namespace());
         tracing::warn!(suite = name, namespace, run, message, "run of a suite failed");
         let note = format!("{run}: {message}");
-        ctx.announcer.publish(suite, true, "RunFailed", "Reconcile", &note).await;
+        ctx.announcer.publish(suite, true, "RunFailed", &note).await;
     }
 }
 
@@ -384,7 +384,7 @@ async fn publish(
         cache.written = Some(Instant::now());
     }
     let written = status::publish(ctx, suite, old, &status).await?;
-    let soon = written == StatusWrite::ObjectChanged || *begins || cache.awaits();
+    let soon = !written || *begins || cache.awaits();
     let wait = if soon { fetch::WATCH_LAGS } else { SAFETY_NET };
     Ok((outcome, Action::requeue(again.unwrap_or(wait))))
 }

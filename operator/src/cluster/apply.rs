@@ -9,57 +9,48 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 
-/// How the write of a status ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatusWrite {
-    /// The status is stored.
-    Done,
-    /// The object was deleted meanwhile: nobody will read the status.
-    ObjectGone,
-    /// The object changed meanwhile: the event of that change brings a pass with a new status.
-    ObjectChanged,
+/// A kind whose objects are in namespaces.
+pub trait Namespaced:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
+{
+}
+impl<K> Namespaced for K where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
+{
 }
 
-/// Whether a write was refused because its object is gone, or another object has its name. Other
-/// conflicts are about an object that still exists.
-fn object_gone(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else { return false };
-    let other_uid = status.message.contains("uid mismatch") || status.message.contains("UID in precondition");
-    status.is_not_found() || (status.is_conflict() && other_uid)
+/// The API for the namespace of `object`.
+pub fn api<K: Namespaced>(client: &Client, object: &K) -> Api<K> {
+    Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
 }
 
-/// Writes `status` and nothing else if the object has not changed since it was read, and records that
-/// in the overlay.
-pub async fn apply_status<K, S>(
+/// Whether a write was refused because its object changed or was deleted since it was read.
+pub fn is_outdated(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_not_found())
+}
+
+/// Writes `status` and nothing else, and records that in the overlay. `false` if the object changed or
+/// was deleted since it was read: the event of that change brings a pass with a new status.
+pub async fn apply_status<K: Namespaced>(
     client: &Client,
     overlay: &Overlay,
     manager: &str,
     object: &K,
-    status: &S,
-) -> kube::Result<StatusWrite>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    S: Serialize + Sync,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    status: &(impl Serialize + Sync),
+) -> kube::Result<bool> {
     let body = serde_json::json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),
         "metadata": {"resourceVersion": object.resource_version()},
         "status": status,
     });
-    let name = object.name_any();
-    match api.patch_status(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await {
+    let parameters = PatchParams::apply(manager).force();
+    match api(client, object).patch_status(&object.name_any(), &parameters, &Patch::Apply(&body)).await {
         Ok(stored) => {
             overlay.record(&stored);
-            Ok(StatusWrite::Done)
+            Ok(true)
         }
-        Err(error) if object_gone(&error) => {
-            let (kind, namespace) = (K::kind(&()), object.namespace());
-            tracing::debug!(%kind, name, namespace, "the object was deleted before its status was written");
-            Ok(StatusWrite::ObjectGone)
-        }
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(StatusWrite::ObjectChanged),
+        Err(error) if is_outdated(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -74,20 +65,15 @@ pub fn namespace_ends(error: &kube::Error) -> bool {
 
 /// Deletes this `object`, but no later one of its name; the garbage collector deletes the objects that
 /// it owns. An object that is already gone is fine.
-pub async fn delete<K>(client: &Client, object: &K) -> kube::Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+pub async fn delete<K: Namespaced>(client: &Client, object: &K) -> kube::Result<()> {
     let parameters = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
         preconditions: Some(Preconditions { uid: object.uid(), ..Preconditions::default() }),
         ..DeleteParams::default()
     };
-    match api.delete(&object.name_any(), &parameters).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Ok(()),
+    match api(client, object).delete(&object.name_any(), &parameters).await {
+        Err(error) if !is_outdated(&error) => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -102,34 +88,25 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_was_deleted_meanwhile_is_gone() {
+    fn a_write_is_outdated_if_the_object_changed_or_is_gone() {
         for error in [
             refused(404, "NotFound", "datastores.dragstrip.dev \"redis\" not found"),
-            refused(
-                409,
-                "Conflict",
-                "uid mismatch: the provided object specified uid a, and no existing object was found",
-            ),
             refused(409, "Conflict", "Precondition failed: UID in precondition: a, UID in object meta: b"),
+            refused(409, "Conflict", "the object has been modified; please apply your changes again"),
         ] {
-            assert!(object_gone(&error), "{error} counts as a failure");
+            assert!(is_outdated(&error), "{error} counts as a failure");
         }
     }
 
     #[test]
     fn every_other_refusal_is_a_failure() {
         for error in [
-            refused(
-                409,
-                "Conflict",
-                "the object has been modified; please apply your changes to the latest version",
-            ),
             refused(403, "Forbidden", "no rights"),
             refused(422, "Invalid", "status.phase: Unsupported value"),
             refused(500, "InternalError", "etcd is away"),
             kube::Error::LinesCodecMaxLineLengthExceeded,
         ] {
-            assert!(!object_gone(&error), "{error} counts as a deletion");
+            assert!(!is_outdated(&error), "{error} does not count as a failure");
         }
     }
 }

@@ -28,7 +28,7 @@ impl Announcer {
     ///
     /// Each event has its own recorder: the key of a recorder's cache lacks the note, so it would
     /// repeat the first note of a reason for as long as that reason recurs.
-    pub async fn publish<K>(&self, object: &K, warning: bool, reason: &str, action: &str, note: &str)
+    pub async fn publish<K>(&self, object: &K, warning: bool, reason: &str, note: &str)
     where
         K: Resource<DynamicType = ()>,
     {
@@ -36,7 +36,7 @@ impl Announcer {
             type_: if warning { EventType::Warning } else { EventType::Normal },
             reason: reason.to_owned(),
             note: Some(fit(note).to_owned()),
-            action: action.to_owned(),
+            action: "Reconcile".to_owned(),
             secondary: None,
         };
         let reporter = Reporter { controller: "dragstrip".into(), instance: None };

@@ -5,7 +5,10 @@
 //! takeover: a Lease that exists is held. The cleanup of Leases removes it when its run has ended, is
 //! gone or has released it, and the last client pod has stopped. A run acquires all its Leases or none.
 
-use super::{apply::delete, overlay::Overlay};
+use super::{
+    apply::{delete, is_outdated},
+    overlay::Overlay,
+};
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     lease::{Holder, LeaseKey, is_held_by},
@@ -124,7 +127,7 @@ pub async fn release(client: &Client, overlay: &Overlay, lease: &Lease) -> kube:
     let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
     let leases = api(client, &LeaseKey::of(lease));
     match leases.patch(&lease.name_any(), &parameters, &Patch::Merge(&patch)).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) if is_outdated(&error) => Ok(()),
         other => other.map(|lease| overlay.record_lease(lease)),
     }
 }

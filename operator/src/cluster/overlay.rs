@@ -81,11 +81,7 @@ fn version(object: &impl ResourceExt) -> Option<u64> {
 
 impl Overlay {
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn current(&self) -> MutexGuard<'_, Entries> {
-        let mut entries = self.lock();
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.drop_expired();
         entries
     }
@@ -93,13 +89,13 @@ impl Overlay {
     /// Records `object` as the API server stored it.
     pub fn record(&self, object: &impl ResourceExt) {
         let Some((uid, version)) = object.uid().zip(version(object)) else { return };
-        self.current().versions.insert(uid, (version, Instant::now() + WRITE_LIFETIME));
+        self.lock().versions.insert(uid, (version, Instant::now() + WRITE_LIFETIME));
     }
 
     /// Whether this process wrote a newer version than `seen`; the watch will report it.
     pub fn is_ahead_of(&self, seen: &impl ResourceExt) -> bool {
         let Some((uid, seen)) = seen.uid().zip(version(seen)) else { return false };
-        self.current().versions.get(&uid).is_some_and(|(version, _)| seen < *version)
+        self.lock().versions.get(&uid).is_some_and(|(version, _)| seen < *version)
     }
 
     /// Reserves all `keys` for `holder`; `None` if another run has just acquired one of them or is
@@ -114,7 +110,7 @@ impl Overlay {
     }
 
     fn insert_lease(&self, lease: Lease, lifetime: Duration) {
-        self.current().leases.insert(LeaseKey::of(&lease), (Arc::new(lease), Instant::now() + lifetime));
+        self.lock().leases.insert(LeaseKey::of(&lease), (Arc::new(lease), Instant::now() + lifetime));
     }
 
     /// Records `lease` as the API server stored it.
@@ -130,12 +126,12 @@ impl Overlay {
     /// Records the deletion of this `lease`.
     pub fn record_deleted_lease(&self, lease: &Lease) {
         let uid = lease.uid().map(|uid| (uid, Instant::now() + DELETION_LIFETIME));
-        self.current().deleted.extend(uid);
+        self.lock().deleted.extend(uid);
     }
 
     /// All Leases: the `watched` ones, with everything that this process wrote since.
     pub fn leases(&self, mut watched: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
-        let mut entries = self.current();
+        let mut entries = self.lock();
         if !entries.leases.is_empty() {
             for lease in &watched {
                 let key = LeaseKey::of(lease);

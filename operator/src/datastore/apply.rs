@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        apply::{delete, namespace_ends},
+        apply::{Namespaced, api, delete, namespace_ends},
         lease,
     },
     context::Context,
@@ -27,13 +27,12 @@ use dragstrip_crds::{
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Service};
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use serde_json::json;
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
 /// A step of applying that failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,29 +76,12 @@ pub enum Applied {
     Waits(Holder),
 }
 
-trait Kind:
-    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned
-{
-}
-impl<K> Kind for K where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-{
-}
-
-fn api<K: Kind>(client: &Client, object: &K) -> Api<K> {
-    Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
-}
-
 fn parameters() -> PostParams {
     PostParams { field_manager: Some(DATASTORE_MANAGER.to_owned()), ..PostParams::default() }
 }
 
 /// Creates `wanted`; returns the object of its name if one exists already.
-async fn create<K: Kind>(client: &Client, wanted: &K) -> kube::Result<Option<K>> {
+async fn create<K: Namespaced + Serialize>(client: &Client, wanted: &K) -> kube::Result<Option<K>> {
     let api = api(client, wanted);
     match api.create(&parameters(), wanted).await {
         Ok(_) => Ok(None),

@@ -22,7 +22,7 @@ use kube::{
     Resource, ResourceExt,
     runtime::reflector::{ObjectRef, Store},
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 /// The observer's response, or why there is none.
 pub type Observed = Result<Observation, String>;
@@ -81,26 +81,16 @@ pub async fn observe(agents: &Agents, pod: &Pod, token: &str) -> Option<Observed
     Some(agents.observe(address, token).await.map_err(|error| chain(&error)))
 }
 
-/// Whether all pods that `shape` has exist and are ready.
-pub fn all_ready(shape: Shape, found: &[Arc<Pod>]) -> bool {
-    found.len() == usize::from(shape.pods()) && found.iter().all(|pod| pods::ready(pod))
-}
-
-/// Makes the first pod's observer join all servers, once all pods are ready.
+/// Makes the first pod's observer join all servers of the ready `pods`; `None` if they need not be joined.
 async fn join(
     agents: &Agents,
     spec: &DatastoreSpec,
     pods: &[Arc<Pod>],
     token: &str,
 ) -> Option<Result<TopologyState, String>> {
-    let shape = Shape::of(spec);
-    if !all_ready(shape, pods) {
-        return None;
-    }
     let addresses: Vec<_> = places(spec, pods).into_iter().map(|place| place.address).collect();
-    let joiner = SocketAddr::new(addresses.first()?.ip(), OBSERVER_PORT);
-    let complete = addresses.len() == usize::from(shape.servers());
-    let command = shape.command(addresses).filter(|_| complete)?;
+    let joiner = pods::observer(pods.first()?)?;
+    let command = Shape::of(spec).command(addresses)?;
     Some(agents.join(joiner, token, &command).await.map_err(|error| chain(&error)))
 }
 

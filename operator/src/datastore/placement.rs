@@ -4,12 +4,11 @@ use dragstrip_core::{
     datastore::{
         resources,
         room::{Room, largest, open, taints},
-        shape::Shape,
         validate::ValidatedDatastore,
     },
     nodes::{describe, selected, unmet, wants},
 };
-use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
+use dragstrip_crds::DatastoreSpec;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt;
 use std::{borrow::Borrow, collections::BTreeSet};
@@ -33,18 +32,6 @@ fn remedies(spec: &DatastoreSpec, open: &[&Node]) -> String {
     let fewer = |threads: i32| fits(&DatastoreSpec { threads, ..spec.clone() });
     if let Some(threads) = (1..spec.threads).rev().find(|threads| fewer(*threads)) {
         remedies.insert(0, format!("use at most {threads} threads"));
-    }
-    if let Some(cluster) =
-        spec.cluster.as_ref().filter(|_| matches!(Shape::of(spec), Shape::ShardsInOnePod(_)))
-    {
-        let mut spread = spec.clone();
-        spread.cluster = Some(dragstrip_crds::datastore::ClusterSpec {
-            placement: ShardPlacement::Spread,
-            ..cluster.clone()
-        });
-        if fits(&spread) {
-            remedies.push("declare another Datastore with cluster.placement Spread".to_owned());
-        }
     }
     remedies.join(", or ")
 }
@@ -208,13 +195,6 @@ mod tests {
         let declared = json!({"engine": "Redis", "threads": 2, "resources": {"requests": {"cpu": "3"}}});
         let reported = explained(declared, &[node("a", "2", json!({}))]);
         assert!(reported.ends_with("lower spec.resources.requests, or select a larger node"), "{reported}");
-    }
-
-    #[test]
-    fn a_cluster_too_large_for_a_node_may_be_spread_if_a_shard_fits() {
-        let spec = json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cluster": {"shards": 8}});
-        let reported = explained(spec, &[node("a", "7910m", json!({}))]);
-        assert!(reported.contains("declare another Datastore with cluster.placement Spread"), "{reported}");
     }
 
     #[test]

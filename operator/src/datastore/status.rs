@@ -5,10 +5,7 @@ use super::{
     places,
     trouble::{ROLLING_OUT, SERVER_EXITS, unready},
 };
-use crate::{
-    cluster::apply::{StatusWrite, apply_status},
-    context::Context,
-};
+use crate::{cluster::apply::apply_status, context::Context};
 use dragstrip_core::{
     datastore::{
         engines,
@@ -68,9 +65,9 @@ fn differences(datastore: &ValidatedDatastore, fetched: &Fetched) -> Result<Vec<
 
 /// Whether every server was queried.
 fn all_queried(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
-    match Shape::of(&datastore.spec) {
-        Shape::Single => fetched.observed.len() == 1,
-        Shape::Members(members) => fetched.observed.len() == usize::from(members),
+    let shape = Shape::of(&datastore.spec);
+    match shape {
+        Shape::Single | Shape::Members(_) => fetched.observed.len() == usize::from(shape.pods()),
         Shape::ShardsInOnePod(_) | Shape::ShardsSpread(_) | Shape::Replicated(_) => {
             fetched.topology.is_some()
         }
@@ -307,12 +304,12 @@ pub async fn publish(
     let written = apply_status(&ctx.client, &ctx.overlay, DATASTORE_MANAGER, datastore, status).await?;
     let (before, after) =
         (conditions::find(&old.conditions, READY), conditions::find(&status.conditions, READY));
-    if written == StatusWrite::Done
+    if written
         && let Some(after) = after
         && before.is_none_or(|before| (&before.reason, &before.message) != (&after.reason, &after.message))
         && let Some(warning) = announced(&after.reason)
     {
-        ctx.announcer.publish(datastore, warning, &after.reason, "Reconcile", &after.message).await;
+        ctx.announcer.publish(datastore, warning, &after.reason, &after.message).await;
     }
     Ok(())
 }

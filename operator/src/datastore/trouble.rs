@@ -1,10 +1,6 @@
 //! Why the pods of a Datastore are not ready, or not those of its current declaration. Pure.
 
-use super::{
-    fetch::{Fetched, all_ready},
-    placement,
-    plan::built_for,
-};
+use super::{fetch::Fetched, placement, plan::built_for};
 use crate::cluster::{pods, warnings};
 use dragstrip_core::{
     datastore::{shape::Shape, validate::ValidatedDatastore},
@@ -87,8 +83,8 @@ fn refused(fetched: &Fetched) -> Option<Finding> {
 
 /// Why the pods are not ready; `None` if all of them are, with the current declaration.
 pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Finding> {
-    let (shape, pods) = (Shape::of(&datastore.spec), &fetched.pods);
-    let expected = usize::from(shape.pods());
+    let pods = &fetched.pods;
+    let expected = usize::from(Shape::of(&datastore.spec).pods());
     let missing = (pods.len() < expected).then(|| refused(fetched)).flatten();
     let stateful_set = fetched.stateful_set.as_deref().filter(|_| !pods.is_empty());
     let Some(stateful_set) = stateful_set else {
@@ -113,11 +109,9 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
     if let Some(outdated) = pods.iter().find(|pod| !current(pod)) {
         return rolling(&format!("pod {} is being replaced", outdated.name_any()));
     }
-    if all_ready(shape, pods) {
-        return None;
-    }
     let message = match pods.iter().find(|pod| !pods::ready(pod)) {
         Some(pod) => format!("pod {} is starting", pod.name_any()),
+        None if pods.len() == expected => return None,
         None => format!("{} of {expected} pods have been created", pods.len()),
     };
     Some(Finding::no(READY, "Starting", message))

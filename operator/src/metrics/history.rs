@@ -86,6 +86,13 @@ pub struct Shown {
     pub totals: Arc<Families>,
 }
 
+impl Shown {
+    /// Whether `run` has the namespace and name of this run.
+    pub fn has_name_of(&self, run: &BenchmarkRun) -> bool {
+        (Some(&self.namespace), Some(&self.name)) == (run.namespace().as_ref(), run.metadata.name.as_ref())
+    }
+}
+
 /// The metrics of `ended` runs, oldest first, within so many bytes: complete for as many of the newest
 /// runs as leave room for the totals of all others.
 pub fn within(ended: &[Shown], most_bytes: usize) -> impl Iterator<Item = &Families> {

@@ -6,7 +6,7 @@ use super::{
     prices::Prices,
 };
 use dragstrip_core::labels::SUITE;
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, run::NodeStatus};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -26,20 +26,6 @@ const NOISE: Metric = Metric(
 /// Looks up the instance type of the node of that name.
 pub type InstanceTypes<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// The instance types of a run's nodes: from the run's status, which outlives nodes, or else from the
-/// nodes that exist.
-struct Nodes<'a> {
-    recorded: &'a [NodeStatus],
-    current: &'a InstanceTypes<'a>,
-}
-
-impl Nodes<'_> {
-    fn instance_type(&self, name: &str) -> Option<String> {
-        let recorded = self.recorded.iter().find(|node| node.name == name);
-        recorded.and_then(|node| node.instance_type.clone()).or_else(|| (self.current)(name))
-    }
-}
-
 fn seconds(time: Option<&Time>) -> Option<f64> {
     Some(time?.0.as_second() as f64)
 }
@@ -54,7 +40,13 @@ fn target(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> String {
         .unwrap_or_else(|| run.name_any())
 }
 
-fn info(run: &BenchmarkRun, status: &BenchmarkRunStatus, nodes: &Nodes, base: &str, page: &mut Families) {
+fn info(
+    run: &BenchmarkRun,
+    status: &BenchmarkRunStatus,
+    instance_type: &InstanceTypes,
+    base: &str,
+    page: &mut Families,
+) {
     let resolved = status.target.clone().unwrap_or_default();
     let observed = resolved.observed.as_ref();
     let server_node = resolved.nodes.first().map(String::as_str).unwrap_or_default();
@@ -65,8 +57,8 @@ fn info(run: &BenchmarkRun, status: &BenchmarkRunStatus, nodes: &Nodes, base: &s
         ("engine_version", &text(observed.map(|truth| &truth.version))),
         ("threads", &text(observed.and_then(|truth| truth.threads))),
         ("instances", &text(resolved.servers)),
-        ("server_instance_type", &text(nodes.instance_type(server_node))),
-        ("client_instance_type", &text(nodes.instance_type(client_node))),
+        ("server_instance_type", &text(instance_type(server_node))),
+        ("client_instance_type", &text(instance_type(client_node))),
         ("server_node", server_node),
         ("client_node", client_node),
         ("suite", run.labels().get(SUITE).map(String::as_str).unwrap_or_default()),
@@ -82,10 +74,14 @@ pub fn families(
     prices: &Prices,
 ) -> Families {
     let status = run.status.clone().unwrap_or_default();
-    let nodes = Nodes { recorded: &status.nodes, current: instance_types };
+    // The run's status outlives its nodes.
+    let instance_type = |name: &str| {
+        let recorded = status.nodes.iter().find(|node| node.name == name);
+        recorded.and_then(|node| node.instance_type.clone()).or_else(|| instance_types(name))
+    };
     let base = labels("", &[("namespace", &run.namespace().unwrap_or_default()), ("run", &run.name_any())]);
     let mut page = Families::default();
-    info(run, &status, &nodes, &base, &mut page);
+    info(run, &status, &instance_type, &base, &mut page);
     page.add(&STATE, &base, &[("state", &status.phase.to_string())], 1.0);
     if let Some(verdict) = status.verdict {
         page.add(&VERDICT, &base, &[("verdict", &verdict.to_string())], 1.0);
@@ -97,7 +93,7 @@ pub fn families(
     page.add(&END, &base, &[], seconds(status.finished_at.as_ref()));
     page.add(&NOISE, &base, &[], status.noise.as_ref().map(|noise| noise.throughput));
     let servers = status.target.iter().flat_map(|target| &target.nodes);
-    let servers: Vec<Option<String>> = servers.map(|name| nodes.instance_type(name)).collect();
+    let servers: Vec<Option<String>> = servers.map(|name| instance_type(name)).collect();
     let cost = |rate| prices.per_million_operations(&servers, rate);
     for (index, declared) in run.spec.phases.iter().enumerate() {
         let measured = status.phases.iter().find(|phase| phase.name == declared.name);

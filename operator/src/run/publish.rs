@@ -1,10 +1,7 @@
 //! Writes a run's status, and tells of it in the log and by events. [`publish`] needs the
 //! client.
 
-use crate::{
-    cluster::apply::{StatusWrite, apply_status},
-    context::Context,
-};
+use crate::{cluster::apply::apply_status, context::Context};
 use dragstrip_core::{labels::RUN_MANAGER, run::status::STARTING};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
@@ -59,28 +56,27 @@ fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus
     tracing::info!(run = name, namespace, phase = %status.phase, measured, message, "run");
 }
 
-/// Writes `status` if it says anything that `old` does not, and announces what
-/// deserves it.
+/// Writes `status` if it differs from `old`, and publishes what deserves an event. `false` if the run
+/// changed or was deleted meanwhile.
 pub async fn publish(
     ctx: &Context,
     run: &BenchmarkRun,
     old: &BenchmarkRunStatus,
     status: &BenchmarkRunStatus,
-) -> Result<StatusWrite, Error> {
+) -> Result<bool, Error> {
     if old == status {
-        return Ok(StatusWrite::Done);
+        return Ok(true);
     }
     let written =
         apply_status(&ctx.client, &ctx.overlay, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
-    if written == StatusWrite::Done {
-        log(run, old, status);
+    if !written {
+        return Ok(false);
     }
-    if written == StatusWrite::Done
-        && let Some((warning, reason, note)) = announcement(old, status)
-    {
-        ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
+    log(run, old, status);
+    if let Some((warning, reason, note)) = announcement(old, status) {
+        ctx.announcer.publish(run, warning, reason, &note).await;
     }
-    Ok(written)
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -2,10 +2,7 @@
 //! every pass from what exists.
 
 use super::{Error, cache::SuiteCache, ended::Ended, report::Report};
-use crate::{
-    cluster::apply::{StatusWrite, apply_status},
-    context::Context,
-};
+use crate::{cluster::apply::apply_status, context::Context};
 use dragstrip_core::{
     labels::SUITE_MANAGER,
     suite::{
@@ -324,29 +321,31 @@ fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Optio
     }
 }
 
-/// Writes `status`, and announces what deserves it.
+/// Writes `status` if it differs from `old`, and publishes what deserves an event. `false` if the suite
+/// changed or was deleted meanwhile.
 pub async fn publish(
     ctx: &Context,
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
     status: &BenchmarkSuiteStatus,
-) -> Result<StatusWrite, Error> {
+) -> Result<bool, Error> {
     if old == status {
-        return Ok(StatusWrite::Done);
+        return Ok(true);
     }
     let written = apply_status(&ctx.client, &ctx.overlay, SUITE_MANAGER, suite, status).await;
     let written = written.map_err(Error::Write)?;
-    if written == StatusWrite::Done && old.phase != status.phase {
+    if !written {
+        return Ok(false);
+    }
+    if old.phase != status.phase {
         let (name, namespace, message) = (suite.name_any(), suite.namespace(), status.message.as_deref());
         tracing::info!(suite = name, namespace, phase = %status.phase, message, "suite");
     }
-    if written == StatusWrite::Done
-        && let Some((warning, reason)) = announcement(old, status)
-    {
+    if let Some((warning, reason)) = announcement(old, status) {
         let note = status.message.clone().unwrap_or_default();
-        ctx.announcer.publish(suite, warning, reason, "Reconcile", &note).await;
+        ctx.announcer.publish(suite, warning, reason, &note).await;
     }
-    Ok(written)
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 use super::selector;
 use crate::{
     cluster::pods::OBSERVER,
-    objects::{empty_directory, http_probe, locked_down, mount, node_affinity, port, run_as, with_labels},
+    objects::{
+        HOST, empty_directory, http_probe, locked_down, matching, mount, node_affinity, port, run_as,
+        same_node, with_labels,
+    },
 };
 use dragstrip_core::{
     datastore::{
@@ -25,13 +28,10 @@ use dragstrip_results::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, PodAffinity, PodAffinityTerm, PodAntiAffinity, PodSpec, Probe,
-        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, ContainerPort, PodAffinity, PodAntiAffinity, PodSpec, Probe, SecretVolumeSource,
+        SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
-    apimachinery::pkg::{
-        apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
-        util::intstr::IntOrString,
-    },
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 
 /// Volume with the server's certificate.
@@ -221,7 +221,7 @@ fn spread(datastore: &ValidatedDatastore) -> Option<Vec<TopologySpreadConstraint
     (Shape::of(&datastore.spec).pods() > 1).then(|| {
         vec![TopologySpreadConstraint {
             max_skew: 1,
-            topology_key: "kubernetes.io/hostname".to_owned(),
+            topology_key: HOST.to_owned(),
             when_unsatisfiable: "ScheduleAnyway".to_owned(),
             label_selector: Some(with_labels(selector(&datastore.name))),
             ..TopologySpreadConstraint::default()
@@ -233,37 +233,21 @@ fn spread(datastore: &ValidatedDatastore) -> Option<Vec<TopologySpreadConstraint
 /// own anti-affinity would keep the server off too, but the scheduler retries a waiting server when
 /// clients have gone only because of this term.
 fn never_beside_clients() -> PodAntiAffinity {
-    let requirement = |key: &str, operator: &str, values: Option<Vec<String>>| LabelSelectorRequirement {
-        key: key.to_owned(),
-        operator: operator.to_owned(),
-        values,
-    };
+    let clients = matching(&[
+        (labels::COMPONENT, "In", &[labels::CLIENT]),
+        (labels::SHARES_SERVER_NODE, "DoesNotExist", &[]),
+    ]);
     PodAntiAffinity {
-        required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
-            topology_key: "kubernetes.io/hostname".to_owned(),
-            label_selector: Some(LabelSelector {
-                match_expressions: Some(vec![
-                    requirement(labels::COMPONENT, "In", Some(vec![labels::CLIENT.to_owned()])),
-                    requirement(labels::SHARES_SERVER_NODE, "DoesNotExist", None),
-                ]),
-                ..LabelSelector::default()
-            }),
-            // An empty selector means every namespace.
-            namespace_selector: Some(LabelSelector::default()),
-            ..PodAffinityTerm::default()
-        }]),
+        required_during_scheduling_ignored_during_execution: Some(vec![same_node(clients, true)]),
         ..PodAntiAffinity::default()
     }
 }
 
 /// The node of the Datastore named `other`.
 fn beside(other: &str) -> PodAffinity {
+    let servers = with_labels(selector(other));
     PodAffinity {
-        required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
-            topology_key: "kubernetes.io/hostname".to_owned(),
-            label_selector: Some(with_labels(selector(other))),
-            ..PodAffinityTerm::default()
-        }]),
+        required_during_scheduling_ignored_during_execution: Some(vec![same_node(servers, false)]),
         ..PodAffinity::default()
     }
 }

@@ -1,45 +1,17 @@
 //! Which nodes the client pods of an attempt may run on. Pure.
 
-use crate::objects::node_affinity;
+use crate::objects::{HOST, matching, node_affinity, same_node};
 use dragstrip_core::{
     labels,
     run::validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::ClientSpread;
-use k8s_openapi::{
-    api::core::v1::{
-        NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, PodAntiAffinity,
-        TopologySpreadConstraint,
-    },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAntiAffinity, TopologySpreadConstraint,
 };
 
 /// Label with which Kubernetes marks the pods of a Job.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// Label with a node's host name.
-const HOST: &str = "kubernetes.io/hostname";
-
-fn requirement(key: &str, operator: &str, value: &str) -> LabelSelectorRequirement {
-    LabelSelectorRequirement {
-        key: key.to_owned(),
-        operator: operator.to_owned(),
-        values: Some(vec![value.to_owned()]),
-    }
-}
-
-fn never_beside(expressions: Vec<LabelSelectorRequirement>, all_namespaces: bool) -> PodAffinityTerm {
-    PodAffinityTerm {
-        topology_key: HOST.to_owned(),
-        label_selector: Some(LabelSelector {
-            match_expressions: Some(expressions),
-            ..LabelSelector::default()
-        }),
-        // An empty selector means every namespace.
-        namespace_selector: all_namespaces.then(LabelSelector::default),
-        ..PodAffinityTerm::default()
-    }
-}
-
 /// Clients never run on a node with a server, whoever's, nor beside another run's
 /// clients, nor beside each other where that is declared.
 ///
@@ -47,20 +19,13 @@ fn never_beside(expressions: Vec<LabelSelectorRequirement>, all_namespaces: bool
 /// again at the end of another only where that one matched every term of the waiting
 /// one's (its interpodaffinity plugin), and no pod is both.
 pub(super) fn separation(run: &ValidatedRun, attempt: &Attempt) -> PodAntiAffinity {
-    let components = if run.spec.clients.share_node() {
-        vec![labels::CLIENT.to_owned()]
-    } else {
-        vec![labels::CLIENT.to_owned(), labels::SERVER.to_owned()]
-    };
-    let others = LabelSelectorRequirement {
-        key: labels::COMPONENT.to_owned(),
-        operator: "In".to_owned(),
-        values: Some(components),
-    };
-    let not_own = requirement(labels::RUN_UID, "NotIn", &run.holder.uid);
-    let mut terms = vec![never_beside(vec![others, not_own], true)];
+    let components: &[&str] =
+        if run.spec.clients.share_node() { &[labels::CLIENT] } else { &[labels::CLIENT, labels::SERVER] };
+    let others =
+        matching(&[(labels::COMPONENT, "In", components), (labels::RUN_UID, "NotIn", &[&run.holder.uid])]);
+    let mut terms = vec![same_node(others, true)];
     if run.spec.clients.spread == ClientSpread::OnePerNode {
-        terms.push(never_beside(vec![requirement(JOB_NAME, "In", &attempt.name)], false));
+        terms.push(same_node(matching(&[(JOB_NAME, "In", &[&attempt.name])]), false));
     }
     PodAntiAffinity {
         required_during_scheduling_ignored_during_execution: Some(terms),
@@ -80,10 +45,7 @@ pub(super) fn spread(run: &ValidatedRun, attempt: &Attempt) -> Option<Vec<Topolo
         max_skew: 1,
         topology_key: HOST.to_owned(),
         when_unsatisfiable: otherwise.to_owned(),
-        label_selector: Some(LabelSelector {
-            match_expressions: Some(vec![requirement(JOB_NAME, "In", &attempt.name)]),
-            ..LabelSelector::default()
-        }),
+        label_selector: Some(matching(&[(JOB_NAME, "In", &[&attempt.name])])),
         // Tainted nodes, where no client can go, must not count as empty ones.
         node_taints_policy: Some("Honor".to_owned()),
         ..TopologySpreadConstraint::default()
