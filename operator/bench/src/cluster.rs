@@ -25,7 +25,7 @@ use std::{
 /// Calls of this program at the same time.
 const AT_ONCE: usize = 64;
 
-/// Something that lives in a namespace and that this program can make.
+/// A kind in namespaces whose objects this program can create.
 pub trait Object:
     Resource<Scope = NamespaceResourceScope, DynamicType = ()>
     + Clone
@@ -56,21 +56,21 @@ pub fn object<K: DeserializeOwned>(manifest: Value) -> Result<K> {
     serde_json::from_value(manifest).with_context(|| format!("not an object of its kind: {text}"))
 }
 
-/// Does `work` for each of `0..count`, some at the same time.
+/// Runs `work` for each of `0..count`, some at the same time.
 pub async fn each<F: Future<Output = Result<()>>>(count: usize, work: impl Fn(usize) -> F) -> Result<()> {
     stream::iter((0..count).map(work)).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Looks every 50 ms until `look` says so.
+/// Checks every 50 ms until `check` returns true; how long that took.
 pub async fn until(
     what: &str,
     within: Duration,
-    mut look: impl AsyncFnMut() -> Result<bool>,
+    mut check: impl AsyncFnMut() -> Result<bool>,
 ) -> Result<Duration> {
     let begun = Instant::now();
-    while !look().await? {
+    while !check().await? {
         if begun.elapsed() > within {
-            bail!("waited {within:?} in vain for: {what}");
+            bail!("timed out after {within:?}, waiting for: {what}");
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -99,14 +99,14 @@ impl Cluster {
         Api::all(self.0.clone())
     }
 
-    /// Makes an object in `namespace`.
+    /// Creates an object in `namespace`.
     pub async fn create<K: Object>(&self, namespace: &str, manifest: Value) -> Result<K> {
         let text = manifest.to_string();
         let made = self.api(namespace).create(&PostParams::default(), &object(manifest)?).await;
-        made.with_context(|| format!("cannot make {text}"))
+        made.with_context(|| format!("cannot create {text}"))
     }
 
-    /// Sends JSON, and reads nothing of the answer but whether it is good.
+    /// Sends JSON, and decodes nothing of the response but its status.
     pub async fn send(&self, method: &str, path: &str, json: String) -> Result<()> {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = http::Request::builder().method(method).uri(path).header("Content-Type", kind);
@@ -117,7 +117,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes the CRDs, one node for servers, and so many for clients.
+    /// Creates the CRDs, one node for servers, and `clients` nodes for clients.
     pub async fn prepare(&self, clients: usize) -> Result<()> {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.0.clone());
         for definition in [Datastore::crd(), BenchmarkRun::crd(), BenchmarkSuite::crd()] {
@@ -138,14 +138,14 @@ impl Cluster {
         .await
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub async fn namespace(&self, name: &str) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.0.clone());
         namespaces.create(&PostParams::default(), &object(json!({"metadata": {"name": name}}))?).await?;
         Ok(())
     }
 
-    /// Removes a namespace with all that is in it.
+    /// Removes a namespace and everything in it.
     pub async fn remove_namespace(&self, name: &str) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.0.clone());
         namespaces.delete(name, &DeleteParams::default()).await?;

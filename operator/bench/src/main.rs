@@ -1,5 +1,5 @@
-//! Measures what the operator costs on a cluster without kubelets, and judges it
-//! by goals: see docs/scale.md. `make bench-operator` runs it.
+//! Measures the operator's resources on a cluster without kubelets and compares them with goals: see
+//! docs/scale.md. `make bench-operator` runs it.
 
 mod cluster;
 mod operator;
@@ -25,25 +25,25 @@ struct Arguments {
     /// Its kubeconfig.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: PathBuf,
-    /// The kubeconfig of what prepares and watches.
+    /// The kubeconfig of this program, without rate limits.
     #[arg(long, env = "KUBECONFIG_FAST")]
     fast_kubeconfig: PathBuf,
-    /// The file that is every container's log.
+    /// The file that serves as every container's log.
     #[arg(long, env = "POD_LOG")]
     pod_log: PathBuf,
-    /// Where the operator's log goes.
+    /// File for the operator's log.
     #[arg(long, default_value = "/dev/null")]
     log: PathBuf,
     /// Runs that have ended before the operator starts.
     #[arg(long, default_value_t = 10_000)]
     finished: usize,
-    /// Runs under way at the same time.
+    /// Active runs at the same time.
     #[arg(long, default_value_t = 100)]
     active: usize,
-    /// Datastores made at once.
+    /// Datastores created at once.
     #[arg(long, default_value_t = 200)]
     datastores: usize,
-    /// Runs of a suite that has come to its end: ten of each combination, from 10 to 2560.
+    /// Finished runs of a suite: ten of each combination, from 10 to 2560.
     #[arg(long, default_value_t = 1000)]
     suite_runs: usize,
 }
@@ -73,13 +73,13 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) 
 async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // Told to stop, it still takes its operator with it.
+    // A signal also ends the operator, a child of this process.
     tokio::select! {
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         _ = terminate.recv() => bail!("terminated"),
         measured = measure(&cluster, arguments, report) => measured,
         served = runners::serve(cluster.clone(), arguments.pod_log.clone()) => {
-            served.and_then(|()| bail!("it ended by itself")).context("the playing of runners ended")
+            served.and_then(|()| bail!("it ended by itself")).context("the simulated runners ended")
         }
     }
 }

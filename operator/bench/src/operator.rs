@@ -19,19 +19,19 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// Between two readings of the metrics.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// So long without a call is quiet.
+/// Time between two readings of the metrics.
+const READ_INTERVAL: Duration = Duration::from_millis(25);
+/// After this time without a call the operator is quiet.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// What the operator has asked of the apiserver since it started.
+/// The operator's requests to the API server since it started.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Calls {
     /// All requests, watches included.
     pub all: u64,
     /// Those that change something.
     pub writes: u64,
-    /// Requests that wait for an answer at this moment.
+    /// Requests without a response yet.
     pub in_flight: u64,
 }
 
@@ -40,11 +40,11 @@ pub struct Calls {
 pub struct Memory {
     /// Resident now.
     pub now: f64,
-    /// The most that ever was.
+    /// The highest value so far.
     pub most: f64,
 }
 
-/// A stretch of work that has come to an end, or not.
+/// Work until the operator became quiet, or until the time was over.
 #[derive(Debug, Clone, Copy)]
 pub struct Settled {
     /// From the beginning to the last call, in seconds.
@@ -68,7 +68,7 @@ fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// Counts the warnings of a log and keeps all of it in `file`.
+/// Counts the warnings of a log and writes all of it to `file`.
 async fn read_log(log: ChildStdout, mut file: File, warnings: Arc<AtomicUsize>) -> Result<()> {
     let mut lines = BufReader::new(log).lines();
     while let Some(line) = lines.next_line().await? {
@@ -130,7 +130,7 @@ impl Operator {
             if self.started.elapsed() > Duration::from_secs(30) {
                 return Err(error).context("the operator did not come up");
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(READ_INTERVAL).await;
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Operator {
         Ok(calls)
     }
 
-    /// The most requests that were found waiting for an answer whenever its calls were read.
+    /// The highest number of requests in flight at any reading.
     pub fn most_in_flight(&self) -> u64 {
         self.most_in_flight.load(Ordering::Relaxed)
     }
@@ -199,11 +199,11 @@ impl Operator {
     /// Waits until it is quiet; fails `within` after `begun`.
     pub async fn await_quiet(&self, begun: Instant, within: Duration) -> Result<()> {
         let (_, quiet) = self.settled_by(begun, within).await?;
-        if quiet { Ok(()) } else { bail!("the operator still makes calls after {within:?}") }
+        if quiet { Ok(()) } else { bail!("the operator still sends requests after {within:?}") }
     }
 
-    /// Waits until it has made no call for a while, at most until `within` after
-    /// `begun`; whether that was so.
+    /// Waits until it has sent no request for a while, at most until `within` after `begun`; returns
+    /// whether it became quiet.
     pub async fn settled_by(&self, begun: Instant, within: Duration) -> Result<(Settled, bool)> {
         let mut last = (begun.elapsed(), self.calls().await?);
         loop {
@@ -216,7 +216,7 @@ impl Operator {
             if quiet || now >= within {
                 return Ok((Settled { seconds: last.0.as_secs_f64(), calls: last.1 }, quiet));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(READ_INTERVAL).await;
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Figures, their goals, and what others need for the same work. Pure but for printing.
+//! Figures, their goals, and the figures of other operators for the same work. Pure except for printing.
 
 use std::fmt::Write as _;
 
-/// k6-operator with nothing to do, measured for the same work.
+/// An idle k6-operator, measured for the same work.
 pub const K6_IDLE: &str = "k6-operator 41.9 MiB";
 /// k6-operator with 1,000 of its runs, measured for the same work.
 pub const K6_THOUSAND: &str = "k6-operator 85 MiB with 1,000 runs";
-/// dragonfly-operator making 200 StatefulSets, measured for the same work.
+/// dragonfly-operator creating 200 StatefulSets, measured for the same work.
 pub const DRAGONFLY_TIME: &str = "dragonfly-operator 10.5 s";
-/// The calls that took it: 3,334.
+/// Its calls for each of them; 3,334 in total.
 pub const DRAGONFLY_CALLS: &str = "dragonfly-operator 16.7";
 
 /// One measured figure.
@@ -39,28 +39,28 @@ impl Figure {
     }
 }
 
-/// With two decimals where they say something.
+/// With two decimals unless they are zero.
 fn short(value: f64) -> String {
     if value.fract() == 0.0 { value.to_string() } else { format!("{value:.2}") }
 }
 
-/// All figures in the order in which they were measured.
+/// All figures in the sequence of their measurement.
 #[derive(Default)]
 pub struct Report(Vec<Figure>);
 
 impl Report {
-    /// Adds a figure that must be at most `at_most`; `peer` says what another needs.
+    /// Adds a figure that must be at most `at_most`; `peer` is the figure of another operator.
     pub fn judged(&mut self, name: &str, value: f64, unit: &'static str, at_most: f64, peer: &'static str) {
         self.add(Figure { name: name.to_owned(), value, unit, at_most: Some(at_most), peer });
     }
 
     /// Adds a figure without a goal.
-    pub fn told(&mut self, name: &str, value: f64, unit: &'static str) {
+    pub fn add_without_goal(&mut self, name: &str, value: f64, unit: &'static str) {
         self.add(Figure { name: name.to_owned(), value, unit, at_most: None, peer: "" });
     }
 
     fn add(&mut self, figure: Figure) {
-        // Minutes pass between figures: each is told at once, and all together at the end.
+        // Minutes pass between figures: each is printed at once, and all together at the end.
         eprintln!("    {}", figure.line());
         self.0.push(figure);
     }

@@ -1,6 +1,6 @@
-//! Plays the runners of client pods: answers at each pod's own address, and ends the
-//! pod with a result when its declared load is over. Pods of the namespace
-//! [`SILENT`] get no runner: who asks them is refused.
+//! Simulates the runners of client pods: answers at each pod's address, and ends the pod with a result
+//! when its declared load is over. Pods of the namespace [`SILENT`] have no runner: they refuse
+//! connections.
 
 use crate::cluster::Cluster;
 use anyhow::{Context, Result};
@@ -38,12 +38,12 @@ use tokio::{net::TcpListener, sync::Notify};
 
 /// Namespace whose runners refuse connections.
 pub const SILENT: &str = "refusing";
-/// Reads that each client claims to have made.
+/// Reads that each client reports.
 const READS: u64 = 100_000;
-/// So long each of them took, in microseconds.
+/// Latency of each read in microseconds.
 const LATENCY: u64 = 200;
 
-/// A runner that is played.
+/// A simulated runner.
 #[derive(Clone)]
 struct Runner {
     cluster: Cluster,
@@ -78,7 +78,7 @@ impl Runner {
         }
     }
 
-    /// What it says that it measured.
+    /// The result that it reports.
     fn result(&self, start_unix_nanos: i64, seconds: f64) -> Result<PodResult> {
         let mut histogram = hdrhistogram::Histogram::new_with_bounds(1, 3_600_000_000, 3)?;
         histogram.record_n(LATENCY, READS)?;
@@ -183,35 +183,35 @@ fn server() -> ServerRecord {
     }
 }
 
-/// The job that the pod's runner was given.
+/// The job of the pod's runner.
 fn job(pod: &Pod) -> Option<JobSpec> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut variables = containers.flat_map(|container| container.env.iter().flatten());
     serde_json::from_str(variables.find(|variable| variable.name == JOB_VARIABLE)?.value.as_deref()?).ok()
 }
 
-async fn play(runner: Runner, address: String) -> Result<()> {
+async fn simulate(runner: Runner, address: String) -> Result<()> {
     let listener = TcpListener::bind((address.as_str(), RUNNER_PORT)).await?;
     let router = runner.router();
-    // Answers as long as the pod runs.
+    // Answers while the pod runs.
     tokio::select! {
         served = axum::serve(listener, router) => Ok(served?),
         ended = runner.run() => ended,
     }
 }
 
-/// Plays the runner of every client pod that runs. Ends only when it fails.
+/// Simulates the runner of every running client pod. Ends only if it fails.
 pub async fn serve(cluster: Cluster, log: PathBuf) -> Result<()> {
     let clients = watcher::Config::default().labels("dragstrip.dev/component=client");
     let stream = watcher(cluster.everywhere::<Pod>(), clients).default_backoff().applied_objects();
     let mut stream = std::pin::pin!(stream);
-    let mut played = BTreeSet::new();
+    let mut simulated = BTreeSet::new();
     while let Some(pod) = stream.try_next().await? {
         let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
         let (Some(address), Some(job), Some(uid)) = (address, job(&pod), pod.uid()) else {
             continue;
         };
-        if pod.namespace().as_deref() == Some(SILENT) || !played.insert(uid) {
+        if pod.namespace().as_deref() == Some(SILENT) || !simulated.insert(uid) {
             continue;
         }
         let (pod, name) = (Arc::new(pod), job.run.clone());
@@ -224,8 +224,8 @@ pub async fn serve(cluster: Cluster, log: PathBuf) -> Result<()> {
             ordered: Arc::default(),
         };
         tokio::spawn(async move {
-            if let Err(error) = play(runner, address).await {
-                eprintln!("the runner that is played for run {name}: {error:#}");
+            if let Err(error) = simulate(runner, address).await {
+                eprintln!("the simulated runner of run {name}: {error:#}");
             }
         });
     }

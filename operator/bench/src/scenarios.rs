@@ -1,4 +1,4 @@
-//! What is measured, each with its goal.
+//! The measurements, each with its goal.
 
 use crate::{
     Arguments,
@@ -15,18 +15,18 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// After this long what is refused again and again must be asked rarely.
-const FIRST_TRIES: Duration = Duration::from_secs(10);
+/// After this time, requests that are refused again and again must be rare.
+const FIRST_ATTEMPTS: Duration = Duration::from_secs(10);
 /// Name of the run of three phases.
 const SPRINT: &str = "sprint";
-/// Stands for a name in what is sent many times.
+/// Placeholder for a name in requests that are sent many times.
 const NAME: &str = "name-of-a-run";
-/// A run that the operator sees last when it starts.
+/// A run that the operator lists last when it starts.
 const LAST: &str = "zz-last";
-/// Where finished and active runs are.
+/// Namespace of the finished and active runs.
 const HISTORY: &str = "history";
 
-/// A run against an address of its own, where the runners that are played load nothing.
+/// A run against its own address, which the simulated runners do not load.
 fn run(name: &str, number: usize, phases: &[&str], duration: &str) -> Value {
     let phases: Vec<_> =
         phases.iter().map(|name| json!({"name": name, "loadgen": {"duration": duration}})).collect();
@@ -45,7 +45,7 @@ fn datastore(name: &str) -> Value {
     })
 }
 
-/// The memory and the calls of an operator that has nothing to do.
+/// Memory and calls of an idle operator.
 pub async fn idle(operator: &Operator, report: &mut Report) -> Result<()> {
     operator.await_quiet(operator.started(), MINUTE).await?;
     let rate = operator.rate(10).await?;
@@ -54,7 +54,7 @@ pub async fn idle(operator: &Operator, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// From Datastores to StatefulSets.
+/// From the creation of Datastores to their StatefulSets.
 pub async fn datastores(
     cluster: &Cluster,
     operator: &Operator,
@@ -78,7 +78,7 @@ pub async fn datastores(
     let name = format!("{count} Datastores to StatefulSets");
     report.judged(&name, took?.as_secs_f64(), "s", 3.0, DRAGONFLY_TIME);
     report.judged(&format!("{name}: calls of each"), calls / count as f64, "calls", 5.0, DRAGONFLY_CALLS);
-    report.told(&format!("{name}: quiet after"), settled.seconds, "s");
+    report.add_without_goal(&format!("{name}: quiet after"), settled.seconds, "s");
     cluster.remove_namespace(namespace).await
 }
 
@@ -86,7 +86,7 @@ async fn phase_of(runs: &Api<BenchmarkRun>, name: &str) -> Result<RunPhase> {
     Ok(runs.get(name).await?.status.map(|status| status.phase).unwrap_or_default())
 }
 
-/// One whole run of three phases, and how it ended.
+/// One complete run of three phases, as it ended.
 pub async fn three_phases(
     cluster: &Cluster,
     operator: &Operator,
@@ -114,18 +114,18 @@ pub async fn three_phases(
         40.0,
         "",
     );
-    report.told(&format!("{name}: all calls"), (settled.calls.all - before.all) as f64, "calls");
+    report.add_without_goal(&format!("{name}: all calls"), (settled.calls.all - before.all) as f64, "calls");
     Ok(run)
 }
 
-/// Objects of strangers where a Datastore and a run would put theirs. The run that
-/// has ended tells how Jobs are called.
+/// Foreign objects with the names that a Datastore and a run need. The finished run shows how Jobs are
+/// named.
 pub async fn collisions(cluster: &Cluster, operator: &Operator, report: &mut Report) -> Result<()> {
     let namespace = "collisions";
     cluster.namespace(namespace).await?;
     let jobs = cluster.api::<Job>(HISTORY).list_metadata(&ListParams::default()).await?;
     let mut names = jobs.items.iter().map(ResourceExt::name_any);
-    let job = names.find(|name| name.contains("write")).context("no Job is called by its phase")?;
+    let job = names.find(|name| name.contains("write")).context("no Job has the name of its phase")?;
     let job = job.replacen(SPRINT, "taken", 1);
     let labels = json!({"app": "stranger"});
     let template = json!({
@@ -145,12 +145,12 @@ pub async fn collisions(cluster: &Cluster, operator: &Operator, report: &mut Rep
     cluster.create::<Service>(namespace, service).await?;
     cluster.create::<Datastore>(namespace, datastore("taken")).await?;
     cluster.create::<BenchmarkRun>(namespace, run("taken", 1, &["write"], "1s")).await?;
-    tokio::time::sleep(FIRST_TRIES).await;
+    tokio::time::sleep(FIRST_ATTEMPTS).await;
     report.judged("names taken by strangers: calls after 10 s", operator.rate(10).await?, "per s", 1.0, "");
     cluster.remove_namespace(namespace).await
 }
 
-/// Makes `count` runs and waits until the client pod of each runs.
+/// Creates `count` runs and waits until the client pod of each runs.
 async fn make_runs(cluster: &Cluster, namespace: &str, count: usize) -> Result<()> {
     let make = |index: usize| async move {
         let manifest = run(&format!("active-{index}"), index, &["write"], "1h");
@@ -178,13 +178,13 @@ pub async fn refusing_runners(
     let rate = operator.rate(20).await?;
     let warnings = (operator.warnings() - warned) as f64;
     let name = format!("{count} runs whose runners refuse connections");
-    report.told(&format!("{name}: first 10 s"), early, "per s");
+    report.add_without_goal(&format!("{name}: first 10 s"), early, "per s");
     report.judged(&format!("{name}: then"), rate, "per s", 20.0, "");
     report.judged(&format!("{name}: warnings of each"), warnings / count as f64, "lines", 1.0, "");
     cluster.remove_namespace(SILENT).await
 }
 
-/// Makes runs that are under load.
+/// Creates runs that are under load.
 pub async fn make_active(cluster: &Cluster, count: usize) -> Result<()> {
     make_runs(cluster, HISTORY, count).await?;
     let runs: Api<BenchmarkRun> = cluster.api(HISTORY);
@@ -196,23 +196,23 @@ pub async fn make_active(cluster: &Cluster, count: usize) -> Result<()> {
     until("all active runs to be under load", 2 * MINUTE, all).await.map(|_| ())
 }
 
-/// Makes a run whose Datastore is missing: a status is all that it needs.
+/// Creates a run whose Datastore is missing: it only gets a status.
 pub async fn make_last(cluster: &Cluster) -> Result<()> {
     let mut last = run(LAST, 0, &["write"], "1s");
     last["spec"]["target"] = json!({"datastoreRef": {"name": "nowhere"}});
     cluster.create::<BenchmarkRun>(HISTORY, last).await?;
-    // After ten thousand writes the apiserver's own cache is a minute behind and refuses
-    // to list what is selected from it; a history is older than that.
+    // After ten thousand writes the API server's cache is a minute behind and refuses lists with a
+    // selector; a real history is older than that.
     let runs = cluster.api::<BenchmarkRun>(HISTORY);
     let selected = ListParams::default().fields("status.finishedAt=");
     let listed = async || Ok(runs.list_metadata(&selected).await.is_ok());
-    until("the apiserver to list the runs", 5 * MINUTE, listed).await.map(|_| ())
+    until("the API server to list the runs", 5 * MINUTE, listed).await.map(|_| ())
 }
 
-/// Makes runs that have ended as `like` did.
+/// Creates finished runs like `like`.
 pub async fn make_finished(cluster: &Cluster, like: &BenchmarkRun, count: usize) -> Result<()> {
     let name = |index: usize| format!("finished-{index}");
-    // Written once, and answers are not read: thousands of times it would take minutes.
+    // Encoded once, and responses are not decoded: for thousands of runs it would take minutes.
     let mut run = BenchmarkRun::new(NAME, like.spec.clone());
     run.metadata.labels = like.metadata.labels.clone();
     let run = serde_json::to_string(&run)?;
@@ -226,46 +226,44 @@ pub async fn make_finished(cluster: &Cluster, like: &BenchmarkRun, count: usize)
     each(count, make).await
 }
 
-/// The start of an operator where many runs have ended and some are under load.
-///
-/// It is not quiet before the run that is listed last has a status: until then a
-/// silent operator waits for an answer.
+/// The start of an operator with many finished runs and some under load. Before the run that is listed
+/// last has a status, an operator without calls still waits for a response.
 pub async fn start_beside_history(
     cluster: &Cluster,
     operator: &Operator,
     arguments: &Arguments,
     report: &mut Report,
 ) -> Result<()> {
-    let seen = async || {
+    let last = async || {
         operator.calls().await?;
         Ok(cluster.api::<BenchmarkRun>(HISTORY).get(LAST).await?.status.is_some())
     };
-    until("the status of the run that is listed last", 3 * MINUTE, seen).await?;
-    // All are told in one answer that goes on for seconds: silence alone says nothing of them.
+    until("the status of the run that is listed last", 3 * MINUTE, last).await?;
+    // One response lists all of them and takes seconds: an operator without calls may still read it.
     let shown = arguments.finished.min(SHOWN);
-    let told = async || Ok(operator.page().await?.matches(ENDED).count() >= shown);
-    until("the metrics of the runs that ended last", MINUTE, told).await?;
-    let told_after = operator.started().elapsed();
+    let listed = async || Ok(operator.page().await?.matches(ENDED).count() >= shown);
+    until("the metrics of the newest finished runs", MINUTE, listed).await?;
+    let shown_after = operator.started().elapsed();
     let (settled, _) = operator.settled_by(operator.started(), 4 * MINUTE).await?;
     let memory = operator.memory()?;
     let name = format!("{} finished and {} active runs", arguments.finished, arguments.active);
     report.judged(&format!("{name}: memory"), memory.now, "MiB", 64.0, K6_THOUSAND);
     report.judged(&format!("{name}: most memory"), memory.most, "MiB", 64.0, "");
     report.judged(&format!("{name}: quiet after"), settled.seconds, "s", 5.0, "");
-    report.judged(&format!("{name}: metrics whole after"), told_after.as_secs_f64(), "s", 5.0, "");
+    report.judged(&format!("{name}: metrics complete after"), shown_after.as_secs_f64(), "s", 5.0, "");
     report.judged(&format!("{name}: calls"), settled.calls.all as f64, "calls", 100.0, "");
-    // One that was never found waiting does not tell, and misses the goal: NaN is at most nothing.
+    // An operator that never had a request in flight misses the goal: NaN is not at most anything.
     let most = Some(operator.most_in_flight()).filter(|most| *most > 0).map_or(f64::NAN, |most| most as f64);
     report.judged(&format!("{name}: in flight at most"), most, "calls", 64.0, "");
     metrics_page(operator, shown, report).await
 }
 
-/// Runs that have ended and are told by metrics, unless the operator is told otherwise.
+/// Finished runs in the metrics by default.
 const SHOWN: usize = 200;
-/// What a run that has ended is told by.
+/// The metric that every finished run has.
 const ENDED: &str = "dragstrip_run_end_timestamp_seconds{";
 
-/// The page of metrics, which tells of `shown` runs that ended.
+/// The page of metrics with `shown` finished runs.
 async fn metrics_page(operator: &Operator, shown: usize, report: &mut Report) -> Result<()> {
     let (mut fastest, mut bytes) = (f64::INFINITY, 0);
     for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! What the end of a large suite costs: all its runs are read again after a restart, and
-//! its report is made of them.
+//! Measures the end of a large suite: after a restart, the operator reads all its runs again and writes
+//! its report.
 
 use crate::{
     Arguments,
@@ -16,9 +16,9 @@ use std::time::Duration;
 
 const NAMESPACE: &str = "sweeps";
 const NAME: &str = "sweep";
-/// Each combination is measured so often.
+/// Measurements of each combination.
 const REPETITIONS: usize = 10;
-/// What an end may take: a suite that never ends would be waited for in vain.
+/// Longest wait for the end.
 const WITHIN: Duration = Duration::from_secs(300);
 
 /// A suite of `count` runs as `like`.
@@ -38,7 +38,7 @@ fn suite(like: &BenchmarkRun, count: usize) -> Result<Value> {
     }))
 }
 
-/// Makes a suite of which every run has ended as `like` did, while no operator runs.
+/// Creates a suite whose runs have all ended like `like`, while no operator runs.
 pub async fn make(cluster: &Cluster, like: &BenchmarkRun, count: usize) -> Result<()> {
     cluster.namespace(NAMESPACE).await?;
     let suite: BenchmarkSuite = cluster.create(NAMESPACE, suite(like, count)?).await?;

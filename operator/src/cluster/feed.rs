@@ -14,7 +14,6 @@ use futures::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::ObjectMeta,
     core::{DeserializeGuard, NamespaceResourceScope},
     runtime::{
         WatchStreamExt,
@@ -98,15 +97,6 @@ where
     event.or_else(|key| store.get(&key).map(|object| Event::Delete((*object).clone())).ok_or(key)).ok()
 }
 
-/// The reference of the object with `metadata`.
-fn key_of<K: Watched>(metadata: &ObjectMeta) -> ObjectRef<K> {
-    let key = ObjectRef::new(metadata.name.as_deref().unwrap_or_default());
-    match &metadata.namespace {
-        Some(namespace) => key.within(namespace),
-        None => key,
-    }
-}
-
 /// Whether the watch resumed later than the API server remembers: the usual end of one with few events.
 fn has_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
@@ -148,20 +138,18 @@ where
     {
         let mut undecodable = Undecodable::<K>::new(client.clone(), metrics.clone());
         let api: Api<DeserializeGuard<K>> = scope.api(client);
-        let decode = move |guard: DeserializeGuard<K>, deleted| match guard.0 {
-            Ok(mut object) => {
-                undecodable.decoded(&object);
-                object.managed_fields_mut().clear();
-                Ok(object)
-            }
-            Err(invalid) => {
-                if deleted {
-                    undecodable.gone(&invalid.metadata);
-                } else {
-                    undecodable.report(&invalid);
+        let decode = move |guard: DeserializeGuard<K>, deleted| {
+            let key = guard.to_object_ref(()).into_kind_unchecked(());
+            match guard.0 {
+                Ok(mut object) => {
+                    undecodable.decoded(&object);
+                    object.managed_fields_mut().clear();
+                    return Ok(object);
                 }
-                Err(key_of(&invalid.metadata))
+                Err(invalid) if deleted => undecodable.gone(&invalid.metadata),
+                Err(invalid) => undecodable.report(&invalid),
             }
+            Err(key)
         };
         Self::of(events(api, config.page_size(PAGE)), decode)
     }
@@ -238,7 +226,7 @@ mod tests {
     use super::*;
     use dragstrip_crds::BenchmarkRun;
     use futures::FutureExt;
-    use k8s_openapi::api::core::v1::Service;
+    use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
     fn service(namespace: &str, name: &str) -> Service {
         let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
@@ -318,7 +306,8 @@ mod tests {
             Event::Delete(object("deleted", serde_json::json!(1))),
         ];
         let change = |guard: DeserializeGuard<BenchmarkRun>, _| {
-            guard.0.map_err(|invalid| key_of::<BenchmarkRun>(&invalid.metadata))
+            let key = guard.to_object_ref(()).into_kind_unchecked(());
+            guard.0.map_err(|_| key)
         };
         let mut feed = Feed::of(stream::iter(events.into_iter().map(Ok)), change);
         let (store, mut subscribed) = (feed.store(), Box::pin(feed.subscribe()));

@@ -36,7 +36,7 @@ fn remedies(spec: &DatastoreSpec, open: &[&Node]) -> String {
     remedies.join(", or ")
 }
 
-/// Why no node takes `pod`, and what would help.
+/// Why none of `nodes`, which match the pod's affinity, takes `pod`, and what would help.
 pub fn explain<N: Borrow<Node>>(
     datastore: &ValidatedDatastore,
     pod: &Pod,
@@ -48,7 +48,9 @@ pub fn explain<N: Borrow<Node>>(
     let labelled: Vec<&Node> =
         nodes.iter().map(Borrow::borrow).filter(|node| selected(node, &spec.placement)).collect();
     if nodes.is_empty() {
-        return format!("pod {name} waits for a node: the cluster has none yet");
+        return format!(
+            "pod {name} waits for a node: the cluster has none yet, or none that matches spec.pod.affinity"
+        );
     }
     if labelled.is_empty() {
         let lacking = unmet(&wants(&spec.placement), &nodes.iter().map(Borrow::borrow));

@@ -52,19 +52,9 @@ fn reason(of_pod: &str) -> &'static str {
 /// Why `pod` does not run.
 fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Option<Finding> {
     if let Some(scheduler) = pods::unscheduled(pod) {
-        let affine: Vec<Arc<Node>> =
-            fetched.nodes.iter().filter(|node| nodes::affine(node, &datastore.spec.pod)).cloned().collect();
-        let none = affine.is_empty() && !fetched.nodes.is_empty();
-        let explain = || {
-            if none {
-                let name = pod.name_any();
-                format!(
-                    "pod {name} waits for a node: no node matches spec.pod.affinity: correct it, label a node, or wait if an autoscaler adds nodes"
-                )
-            } else {
-                placement::explain(datastore, pod, &affine, scheduler)
-            }
-        };
+        let affine = |node: &&Arc<Node>| nodes::affine(node, &datastore.spec.pod);
+        let affine: Vec<Arc<Node>> = fetched.nodes.iter().filter(affine).cloned().collect();
+        let explain = || placement::explain(datastore, pod, &affine, scheduler);
         let message = pods::port_conflict(pod).unwrap_or_else(explain);
         return Some(Finding::no(READY, "Unschedulable", message));
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 const BUILT_IN: &str = include_str!("prices.csv");
 
 /// A row of a price table; other columns are ignored.
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Row {
     instance_type: String,
     #[serde(alias = "usd_per_hour_us_east_1")]
@@ -16,14 +16,9 @@ struct Row {
     baseline_network_gbps: Option<f64>,
 }
 
-/// Prices and bandwidths of instance types.
+/// Prices and network bandwidths by instance type.
 #[derive(Debug, Clone, Default)]
-pub struct Prices {
-    /// Dollars per hour by instance type.
-    dollars: HashMap<String, f64>,
-    /// Baseline bandwidth of the network in gigabits per second by instance type.
-    gigabits: HashMap<String, f64>,
-}
+pub struct Prices(HashMap<String, Row>);
 
 impl Prices {
     /// The built-in prices, overridden by those of `own`: a CSV table with the columns `instance_type`,
@@ -34,9 +29,11 @@ impl Prices {
         for table in [BUILT_IN, own] {
             let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
             for row in reader.deserialize() {
-                let Row { instance_type, usd_per_hour, baseline_network_gbps } = row?;
-                prices.gigabits.extend(baseline_network_gbps.map(|rate| (instance_type.clone(), rate)));
-                prices.dollars.insert(instance_type, usd_per_hour);
+                let mut row: Row = row?;
+                let earlier = prices.0.remove(&row.instance_type);
+                row.baseline_network_gbps =
+                    row.baseline_network_gbps.or(earlier.and_then(|row| row.baseline_network_gbps));
+                prices.0.insert(row.instance_type.clone(), row);
             }
         }
         Ok(prices)
@@ -46,7 +43,7 @@ impl Prices {
     // Far below 2^63 and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn network_megabits_per_second(&self, instance_type: &str) -> Option<u64> {
-        self.gigabits.get(instance_type).map(|rate| (rate * 1000.0).round() as u64)
+        self.0.get(instance_type)?.baseline_network_gbps.map(|rate| (rate * 1000.0).round() as u64)
     }
 
     /// Dollars that a million operations cost on nodes of these instance types, at so many
@@ -58,7 +55,7 @@ impl Prices {
         instance_types: &[Option<String>],
         operations_per_second: f64,
     ) -> Option<f64> {
-        let price = |instance_type: &Option<String>| self.dollars.get(instance_type.as_ref()?).copied();
+        let price = |instance_type: &Option<String>| Some(self.0.get(instance_type.as_ref()?)?.usd_per_hour);
         let hourly: f64 = instance_types.iter().map(price).sum::<Option<f64>>()?;
         (!instance_types.is_empty() && operations_per_second > 0.0)
             .then(|| hourly / (operations_per_second * 3600.0) * 1e6)
