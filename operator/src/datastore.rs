@@ -72,24 +72,20 @@ async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Actio
         return Ok(Action::await_change());
     }
     let started = Instant::now();
-    let result = reported_pass(&datastore, &ctx).await;
+    let mut result = pass(&datastore, &ctx).await;
+    // The status also reports what was refused.
+    if let Err(Error::Apply(error)) = &result
+        && let Some(finding) = error.finding()
+        && let Err(error) = report(&datastore, &ctx, finding).await
+    {
+        result = Err(error);
+    }
     let outcome = match &result {
         Ok((outcome, _)) => *outcome,
         Err(_) => Outcome::Failed,
     };
     ctx.metrics.reconciled("datastore", outcome, started.elapsed());
     result.map(|(_, action)| action)
-}
-
-/// A pass that also reports in the status what was refused.
-async fn reported_pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
-    let result = pass(datastore, ctx).await;
-    if let Err(Error::Apply(error)) = &result
-        && let Some(finding) = error.finding()
-    {
-        report(datastore, ctx, finding).await?;
-    }
-    result
 }
 
 /// Writes `finding` into the status and leaves the rest of it as it is.

@@ -203,7 +203,7 @@ mod tests {
         retry: Duration::from_millis(20),
     };
 
-    /// An apiserver with one Lease.
+    /// An API server with one Lease.
     #[derive(Clone, Default)]
     struct Server(Arc<Mutex<(u64, Option<Value>)>>);
 

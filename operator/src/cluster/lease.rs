@@ -159,7 +159,7 @@ mod tests {
         })
     }
 
-    /// An apiserver where the Lease `target` is free and `node` is held by `owner`.
+    /// An API server where the Lease `target` is free and `node` is held by `owner`.
     async fn answer(request: Request<Body>, owner: Holder) -> Result<Response<Body>, Infallible> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let sent = request.into_body().collect_bytes().await.unwrap();

@@ -12,7 +12,7 @@ use kube::{
     core::error_boundary::InvalidObject,
 };
 use serde_json::{Value, json};
-use std::{collections::HashMap, marker::PhantomData};
+use std::{collections::HashSet, marker::PhantomData};
 
 /// A kind with conditions in its status.
 pub trait Conditioned: Resource<DynamicType = ()> {
@@ -36,8 +36,8 @@ conditioned!(BenchmarkRun, BenchmarkSuite, Datastore);
 pub struct Undecodable<K> {
     client: Client,
     metrics: Metrics,
-    /// Resource versions by namespace and name.
-    versions: HashMap<(String, String), String>,
+    /// Their namespaces and names.
+    keys: HashSet<(String, String)>,
     kind: PhantomData<K>,
 }
 
@@ -48,39 +48,34 @@ fn key(metadata: &ObjectMeta) -> (String, String) {
 impl<K: Conditioned> Undecodable<K> {
     /// An empty set.
     pub fn new(client: Client, metrics: Metrics) -> Self {
-        Self { client, metrics, versions: HashMap::new(), kind: PhantomData }
+        Self { client, metrics, keys: HashSet::new(), kind: PhantomData }
     }
 
     fn count(&self) {
-        self.metrics.undecodable(&K::kind(&()), self.versions.len());
+        self.metrics.undecodable(&K::kind(&()), self.keys.len());
     }
 
-    /// Reports an object that cannot be decoded, once per resource version.
+    /// Reports an object that cannot be decoded, once.
     pub fn report(&mut self, invalid: &InvalidObject) {
         let metadata = &invalid.metadata;
-        let (namespace, name) = key(metadata);
-        let version = metadata.resource_version.clone().unwrap_or_default();
-        let before = self.versions.insert(key(metadata), version.clone());
-        self.count();
-        if before.as_ref() == Some(&version) {
+        if !self.keys.insert(key(metadata)) {
             return;
         }
-        let kind = K::kind(&());
+        self.count();
+        let (kind, (namespace, name)) = (K::kind(&()), key(metadata));
         tracing::warn!(%kind, namespace, name, error = invalid.error, "ignoring an object that cannot be decoded");
-        if before.is_none() {
-            let condition = json!({
-                "type": DECODABLE, "status": "False", "reason": "Undecodable",
-                "message": format!("this version of the operator cannot decode the object and ignores it: {}", invalid.error),
-                "lastTransitionTime": Timestamp::now().to_string(),
-                "observedGeneration": metadata.generation.unwrap_or(0),
-            });
-            self.write(namespace, name, &json!([condition]));
-        }
+        let condition = json!({
+            "type": DECODABLE, "status": "False", "reason": "Undecodable",
+            "message": format!("this version of the operator cannot decode the object and ignores it: {}", invalid.error),
+            "lastTransitionTime": Timestamp::now().to_string(),
+            "observedGeneration": metadata.generation.unwrap_or(0),
+        });
+        self.write(namespace, name, &json!([condition]));
     }
 
     /// Forgets an object, which was deleted or can be decoded.
     pub fn gone(&mut self, metadata: &ObjectMeta) {
-        if self.versions.remove(&key(metadata)).is_some() {
+        if self.keys.remove(&key(metadata)) {
             self.count();
         }
     }

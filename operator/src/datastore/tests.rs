@@ -253,7 +253,7 @@ async fn what_has_not_changed_is_not_written_again() {
 #[tokio::test]
 async fn a_change_waits_while_a_run_holds_the_server() {
     let held: Answer = |call| (call == "GET leases dragstrip-racer").then(|| (200, lease()));
-    // The cache knows of no Lease yet: it is read from the apiserver.
+    // The cache knows of no Lease yet: it is read from the API server.
     let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), held);
     pass_over(&datastore(2), &ctx).await.unwrap();
     assert_eq!(names(&calls), ["GET leases dragstrip-racer", WRITE_STATUS]);

@@ -84,9 +84,9 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
     // A StatefulSet that has never changed has no pods of an earlier declaration.
     let first = stateful_set.metadata.generation == Some(1);
     let rolling = |message: &str| {
-        let started = || Finding::no(READY, "Starting", "the server is starting");
-        let replaced = || Finding::no(READY, ROLLING_OUT, message);
-        Some(if first { started() } else { replaced() })
+        let (reason, message) =
+            if first { ("Starting", "the server is starting") } else { (ROLLING_OUT, message) };
+        Some(Finding::no(READY, reason, message))
     };
     if !settled(stateful_set, datastore.generation) {
         return rolling("the servers of the earlier declaration are about to be replaced");
