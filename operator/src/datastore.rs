@@ -14,11 +14,9 @@ pub(crate) use plan::built_for;
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
-    cluster::world::Feeds,
-    context::Context,
+    cluster::{context::Context, loads, world::Feeds},
     failure::{passes, retry_later},
     metrics::Outcome,
-    run,
     shutdown::Shutdown,
 };
 use apply::Applied;
@@ -98,7 +96,7 @@ async fn report(datastore: &Datastore, ctx: &Context, finding: Finding) -> Resul
 /// Whether the pods have the processes that a run loads now; `None` if no run loads them.
 fn same_under_load(ctx: &Context, fetched: &fetch::Fetched, built: Option<i64>) -> Option<bool> {
     let holder = fetched.holder.as_ref()?;
-    run::same_under_load(&ctx.world.jobs.state(), holder, &fetched.pods, built)
+    loads::same_under_load(&ctx.world.jobs.state(), holder, &fetched.pods, built)
 }
 
 /// Reports that the change waits for the run that holds the server. Its end brings the next pass.

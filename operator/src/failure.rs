@@ -1,13 +1,34 @@
-//! Failed passes: a log line when the cause is new, and the wait before the next attempt.
+//! Outcomes of passes: their metrics, and for those that failed, a log line if the cause is new and
+//! the wait before the retry.
 
-use crate::cluster::{apply::namespace_ends, retry::Retries};
+use crate::{
+    cluster::{apply::namespace_ends, context::Context, retry::Retries},
+    metrics::Outcome,
+};
 use dragstrip_results::error_chain::chain;
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use std::{
     error::Error,
-    future::{Ready, ready},
-    time::Duration,
+    future::{Future, Ready, ready},
+    time::{Duration, Instant},
 };
+
+/// Waits for a pass over `object` by the controller of this name, and records its outcome.
+pub async fn measure<K: Resource<DynamicType = ()>, E>(
+    ctx: &Context,
+    controller: &str,
+    object: &K,
+    pass: impl Future<Output = Result<(Outcome, Action), E>>,
+) -> Result<Action, E> {
+    let started = Instant::now();
+    let result = pass.await;
+    let outcome = result.as_ref().map_or(Outcome::Failed, |(outcome, _)| *outcome);
+    ctx.metrics.reconciled(controller, outcome, started.elapsed());
+    if outcome != Outcome::Failed {
+        ctx.retries.settled(&object.uid().unwrap_or_default());
+    }
+    result.map(|(_, action)| action)
+}
 
 /// How to resolve a failure whose message does not say it.
 fn remedy(failure: &str) -> Option<&'static str> {
@@ -48,7 +69,7 @@ pub fn retry_later<K: Resource<DynamicType = ()>>(
     Action::requeue(retry.after)
 }
 
-/// Takes the results of the controller of this name, whose errors are logged where they arise.
+/// Consumes the results of the controller of this name, which logs errors where they arise.
 pub fn passes<T, E: Error + 'static>(controller: &'static str) -> impl FnMut(Result<T, E>) -> Ready<()> {
     move |result| {
         if let Err(error) = result {
@@ -63,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_that_the_definitions_do_not_know_tells_that_they_are_old() {
+    fn a_status_with_unknown_fields_means_that_the_definitions_are_old() {
         let refused = "failed to write the status: ApiError: failed to create typed patch object \
                        (caches/redis; dragstrip.dev/v1alpha1, Kind=Datastore): .status.members: field not \
                        declared in schema";

@@ -1,27 +1,31 @@
-//! The process around the controllers: it waits for the CRDs, elects a leader, and serves health
-//! and metrics over HTTP.
+//! The process around the controllers: its options, its logs, the wait for the CRDs, the election of a
+//! leader, and health and metrics over HTTP.
 
 use crate::{
     cluster::{
-        leader::{Candidate, Leadership},
+        client::counting_client,
+        context::Context,
+        events::Announcer,
+        leader::{Candidate, Leadership, Times},
+        settings::Settings,
+        signing_key,
         world::Feeds,
     },
-    context::Context,
-    datastore,
-    metrics::Page,
-    run,
+    datastore, expiry,
+    metrics::{Metrics, Page, Prices},
+    run::{self, RunContext},
     shutdown::{self, Shutdown},
-    suite,
+    suite::{self, SuiteContext},
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
+use dragstrip_agents::Agents;
 use dragstrip_results::error_chain::chain;
 use futures::{Future, FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
-use kube::{Client, Resource};
 use std::{
-    borrow::Cow,
     net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,23 +33,45 @@ use std::{
     time::Duration,
 };
 use tokio::time::timeout;
+use tracing_subscriber::EnvFilter;
+
+/// Run Dragstrip's operator, which controls Datastores, BenchmarkRuns and BenchmarkSuites.
+#[derive(Debug, clap::Parser)]
+#[command(version)]
+pub struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Lease in the operator's namespace by which replicas elect a leader; without it there is no election.
+    #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
+    leader_lease: Option<String>,
+    /// Name of this replica in the election.
+    #[arg(long, env = "DRAGSTRIP_POD_NAME")]
+    pod_name: Option<String>,
+    /// Address at which to serve health and metrics.
+    #[arg(long, env = "DRAGSTRIP_LISTEN", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// Number of finished runs in the metrics, the newest first; 0 for none.
+    #[arg(long, env = "DRAGSTRIP_METRICS_MAX_RUNS", default_value_t = 200)]
+    metrics_max_runs: usize,
+    /// CSV table with the columns `instance_type` and `usd_per_hour`, which extends the built-in prices.
+    #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
+    prices_file: Option<PathBuf>,
+    /// Log plain text instead of JSON.
+    #[arg(long)]
+    plain_logs: bool,
+}
 
 /// A step of the process that failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address is not available.
+enum Error {
     #[error("failed to listen on {1}")]
     Listen(#[source] std::io::Error, SocketAddr),
-    /// The HTTP server ended.
     #[error("failed to serve health and metrics")]
     Serve(#[source] std::io::Error),
-    /// A controller ended before the shutdown.
     #[error("the {0} controller ended unexpectedly")]
     ControllerEnded(&'static str),
-    /// Another operator may lead.
     #[error("lost the leader's Lease: {0}")]
     LeadershipLost(&'static str),
-    /// The signal handlers could not be installed.
     #[error("failed to wait for signals")]
     Signals(#[source] std::io::Error),
 }
@@ -83,48 +109,6 @@ async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await.map_err(Error::Serve)
 }
 
-/// How often to query which kinds the API server serves, until it serves all.
-const QUERY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Our kinds that the API server does not serve. Discovery needs a few lines; the CRDs
-/// themselves have up to 181 KB of JSON, and decoding them costs 2.6 MB of memory permanently.
-async fn unserved(client: &Client) -> Result<Vec<Cow<'static, str>>, kube::Error> {
-    let served = match client.list_api_group_resources(&Datastore::api_version(&())).await {
-        Ok(list) => list.resources,
-        // A group without kinds is a bare path, answered in plain text: `is_not_found` wants a Status.
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let kinds = [Datastore::plural(&()), BenchmarkRun::plural(&()), BenchmarkSuite::plural(&())];
-    Ok(kinds.into_iter().filter(|kind| served.iter().all(|one| one.name != **kind)).collect())
-}
-
-/// Waits until the API server serves every kind, however long that takes: a chart may install
-/// CRDs after the operator, and the API server may start later. To exit would cause a crash loop.
-async fn await_kinds(client: &Client) {
-    let mut logged = None;
-    loop {
-        let state = match unserved(client).await {
-            Ok(missing) if missing.is_empty() => return,
-            Ok(missing) => Ok(missing.join(", ")),
-            Err(error) => Err(chain(&error)),
-        };
-        if logged.as_ref() != Some(&state) {
-            match &state {
-                Ok(kinds) => tracing::info!(
-                    kinds,
-                    "waiting until the API server serves all kinds: are the CRDs installed?"
-                ),
-                Err(error) => {
-                    tracing::warn!(error, "could not query which kinds the API server serves: retrying");
-                }
-            }
-        }
-        logged = Some(state);
-        tokio::time::sleep(QUERY_INTERVAL).await;
-    }
-}
-
 /// Why `leadership` was lost; never completes without an election.
 async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
     match leadership {
@@ -135,20 +119,17 @@ async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
 
 /// Runs the controllers while this operator leads: from the start if there is no election.
 async fn lead(
-    ctx: Arc<Context>,
-    candidate: Option<Candidate>,
+    shared: Context,
     feeds: Feeds,
+    prices: Arc<Prices>,
+    candidate: Option<Candidate>,
     health: Health,
     stop: Shutdown,
 ) -> Result<(), Error> {
-    tokio::select! {
-        () = await_kinds(&ctx.client) => {}
-        () = stop.clone() => return Ok(()),
-    }
     let mut leadership = None;
     if let Some(candidate) = candidate {
         tracing::info!("standing by until this operator leads");
-        // A replica on standby is as ready as it can be.
+        // A replica on standby is ready too.
         health.ready.store(true, Ordering::Relaxed);
         tokio::select! {
             won = candidate.win() => leadership = Some(won),
@@ -158,7 +139,7 @@ async fn lead(
     }
     health.leads.store(true, Ordering::Relaxed);
     let worked = tokio::select! {
-        worked = controllers(ctx, feeds, health, stop.clone()) => worked,
+        worked = controllers(shared, feeds, prices, health, stop.clone()) => worked,
         why = lost(leadership.as_mut()) => Err(Error::LeadershipLost(why)),
     };
     if let (Ok(()), Some(leadership)) = (&worked, leadership)
@@ -170,31 +151,36 @@ async fn lead(
 }
 
 async fn controllers(
-    ctx: Arc<Context>,
+    shared: Context,
     mut feeds: Feeds,
+    prices: Arc<Prices>,
     health: Health,
     stop: Shutdown,
 ) -> Result<(), Error> {
+    let ctx = Arc::new(shared.clone());
+    let run_ctx = Arc::new(RunContext::new(shared.clone(), prices));
     let datastores = datastore::controller(ctx.clone(), &mut feeds, &stop);
-    let runs = run::controller(ctx.clone(), &mut feeds, &stop);
-    let lease_cleanup = run::lease_cleanup(ctx.clone(), &mut feeds, &stop);
-    let suites = suite::controller(ctx.clone(), &mut feeds, &stop);
+    let runs = run::controller(run_ctx.clone(), &mut feeds, &stop);
+    let lease_cleanup = run::lease_cleanup(run_ctx.clone(), &mut feeds, &stop);
+    let suites = suite::controller(Arc::new(SuiteContext::new(shared)), &mut feeds, &stop);
     let expiring = (ctx.world.expiring.clone(), ctx.world.expiring_suites.clone());
-    let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &stop);
-    let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &stop);
+    let expiry = expiry::controller(ctx.clone(), &mut feeds.expiring, expiring.0, &stop);
+    let suite_expiry = expiry::controller(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &stop);
     let watches = tokio::spawn(feeds.run());
-    tracing::info!("listing all kinds");
+    // If a chart installs the CRDs after the operator, their watches retry until then.
+    tracing::info!("listing all kinds: the operator waits until the CRDs are installed");
     tokio::select! {
         listed = ctx.world.listed() => listed.map_err(|_| Error::ControllerEnded(WATCHES))?,
         () = stop.clone() => return Ok(()),
     }
-    if let Err(error) = run::remember_all(&ctx).await {
+    if let Err(error) = run::cache_all(&run_ctx).await {
         tracing::warn!(error = %chain(&error), "could not list the stored results; each run will list its own");
     }
     health.ready.store(true, Ordering::Relaxed);
     tracing::info!("starting the controllers");
     // Later than the controllers: running benchmarks come first.
-    let history = Box::pin(health.page.history.follow(ctx.client.clone(), &ctx.settings.scope));
+    let scope = ctx.settings.scope();
+    let history = Box::pin(health.page.history.follow(ctx.client.clone(), &scope));
     let working: Working<'_> = [
         named("datastore", datastores),
         named("run", runs),
@@ -246,22 +232,75 @@ async fn until_stopped(
     Ok(())
 }
 
+/// The built-in prices, overridden by those in the file at `path`.
+fn prices(path: Option<&Path>) -> Result<Prices, String> {
+    let message = |error: &(dyn std::error::Error + 'static)| {
+        format!("failed to read the price table {path:?}: {}", chain(error))
+    };
+    let own = path.map_or(Ok(String::new()), std::fs::read_to_string).map_err(|error| message(&error))?;
+    Prices::with(&own).map_err(|error| message(&error))
+}
+
 /// Runs the operator until the shutdown.
-pub async fn run(
-    ctx: Context,
-    candidate: Option<Candidate>,
-    feeds: Feeds,
-    page: Page,
-    listen: SocketAddr,
-) -> Result<(), Error> {
+async fn operate(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let metrics = Metrics::new()?;
+    let prices = prices(arguments.prices_file.as_deref())?;
+    let config = kube::Config::infer().await?;
+    let client = counting_client(config.clone(), &metrics)?;
+    let mut settings = arguments.settings;
+    let signing_key = signing_key::read_or_create(&client, &settings.namespace).await?;
+    settings.verifying_key = Some(signing_key.public());
+    // A separate client, so that other requests never delay the renewal of the Lease.
+    let for_lease = counting_client(config, &metrics)?;
+    let elected = arguments.leader_lease.zip(arguments.pod_name);
+    let candidate = elected.map(|(lease, identity)| {
+        Candidate::new(for_lease, &settings.namespace, lease, identity, Times::default())
+    });
+    let feeds = Feeds::new(&client, &settings.scope(), &metrics);
+    let page = Page::new(metrics.clone(), feeds.world(), prices.clone(), arguments.metrics_max_runs);
+    let shared = Context {
+        world: feeds.world(),
+        retries: Arc::default(),
+        overlay: Arc::default(),
+        announcer: Arc::new(Announcer::new(client.clone())),
+        client,
+        settings: Arc::new(settings),
+        agents: Agents::new(signing_key)?,
+        metrics,
+    };
     let stop = shutdown::on_signals().map_err(Error::Signals)?;
     let health = Health { ready: Arc::default(), leads: Arc::default(), page };
     tokio::try_join!(
-        serve(listen, health.clone(), stop.clone()),
-        lead(Arc::new(ctx), candidate, feeds, health, stop)
+        serve(arguments.listen, health.clone(), stop.clone()),
+        Box::pin(lead(shared, feeds, Arc::new(prices), candidate, health, stop))
     )?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The caller logs a failed request; kube's client would log the complete body of the response.
+const DEFAULT_FILTER: &str = "info,kube=error";
+
+fn start_logs(plain: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter);
+    if plain {
+        logs.init();
+    } else {
+        logs.json().flatten_event(true).init();
+    }
+}
+
+/// Runs the operator until the shutdown, and logs why it failed.
+pub async fn run(arguments: Arguments) -> ExitCode {
+    start_logs(arguments.plain_logs);
+    match Box::pin(operate(arguments)).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = %chain(&*error), "the operator failed");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(test)]

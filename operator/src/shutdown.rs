@@ -1,4 +1,4 @@
-//! The process's shutdown, which several can wait for.
+//! The process's shutdown, for which several tasks can wait.
 
 use futures::{Future, FutureExt, future::Shared};
 use std::{io, pin::Pin};
@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Completes when the process must stop.
 pub type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// A shutdown that completes when `stop` does.
+/// A shutdown that completes together with `stop`.
 pub fn shutdown_after(stop: impl Future<Output = ()> + Send + 'static) -> Shutdown {
     stop.boxed().shared()
 }

@@ -1,33 +1,35 @@
-//! The BenchmarkSuite controller: makes the runs of a suite in their order, compares them,
-//! and makes the rounds of one with a schedule.
+//! The BenchmarkSuite controller: creates the runs of a suite in sequence, compares them, and creates
+//! the rounds of a suite with a schedule.
 
 mod apply;
 mod build;
 mod cache;
+mod context;
 mod ended;
 mod fetch;
 mod report;
 mod rounds;
 mod status;
 
-pub use cache::SuiteCaches;
-use dragstrip_results::error_chain::chain_with;
-
 use crate::{
     cluster::world::Feeds,
-    context::Context,
-    failure::{log_failure, passes, retry_later},
+    failure::{log_failure, measure, passes, retry_later},
     metrics::Outcome,
     shutdown::Shutdown,
 };
 use cache::SuiteCache;
+pub use context::SuiteContext;
 use dragstrip_core::suite::{
     decide::{Child, Declared, Ending, Step, decide},
     expand::Plan,
     schedule::Schedule,
     validate::{self, Invalid},
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus,
+    suite::{SuitePhase, SuiteProgress},
+};
+use dragstrip_results::error_chain::chain_with;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use kube::core::Status;
@@ -53,81 +55,65 @@ pub enum Error {
     Fetch(#[from] fetch::Error),
     #[error(transparent)]
     Apply(#[from] apply::Error),
-    #[error("failed to list the rounds of the suite")]
-    ListRounds(#[source] kube::Error),
-    #[error("failed to remove an old round of the suite")]
-    RemoveRound(#[source] kube::Error),
+    #[error(transparent)]
+    Rounds(#[from] rounds::Error),
+    #[error(transparent)]
+    Report(#[from] report::Error),
     #[error("waiting until other suites have ended: {0}")]
     Waits(Invalid),
-    #[error("failed to read what the suite is compared with")]
-    ReadBaseline(#[source] kube::Error),
-    #[error("failed to read a stored report")]
-    ReadReport(#[source] kube::Error),
-    #[error("ConfigMap {name} is an old report of this suite, {why}: when it is deleted it is made anew")]
-    OldReport {
-        name: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    #[error("failed to read a result for the report")]
-    ReadResult(#[source] crate::run::StoredError),
-    #[error("failed to write the report as JSON")]
-    Encode(#[source] serde_json::Error),
-    #[error("failed to pack the report")]
-    Pack(#[from] dragstrip_results::stored::Error),
     #[error("failed to write the status of the suite")]
     Write(#[source] kube::Error),
 }
 
-/// Longest time before a failed pass is tried again.
+/// Longest time before the retry of a failed pass.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Before looking again where an event must come, in case it was missed.
+/// Time before the next pass where an event must come, in case it was missed.
 const IF_NO_EVENT_COMES: Duration = Duration::from_secs(10);
-/// A pass without cause, in case an event was missed.
+/// Time before a pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
-/// Shortest time between two writes of a status that tells of progress alone.
+/// Shortest time between two writes of a status that differ in progress alone.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 /// Suites reconciled at the same time.
 const CONCURRENCY: u16 = 4;
-/// Runs of a suite whose table is kept up to date while it is under way: that of a larger
-/// one is made at its end.
+/// Most runs of a suite whose table is current while it is under way: a larger suite gets its table
+/// at its end.
 const MOST_LIVE: usize = 300;
 
-async fn reconcile(suite: Arc<BenchmarkSuite>, ctx: Arc<Context>) -> Result<Action, Error> {
+async fn reconcile(suite: Arc<BenchmarkSuite>, ctx: Arc<SuiteContext>) -> Result<Action, Error> {
     if suite.metadata.deletion_timestamp.is_some() {
-        // Its runs, rounds and report have it as owner.
+        // The suite owns its runs, rounds and report.
         return Ok(Action::await_change());
     }
-    let (started, uid) = (Instant::now(), suite.uid().unwrap_or_default());
-    let mut cache = ctx.suites.take(&uid);
-    let result = pass(&suite, &ctx, &mut cache).await;
+    let uid = suite.uid().unwrap_or_default();
+    let mut cache = ctx.take(&uid);
+    let result = measure(&ctx, "suite", &*suite, Box::pin(pass(&suite, &ctx, &mut cache))).await;
     let under_way = ctx.world.suites.state().iter().filter_map(|suite| suite.uid()).collect();
-    ctx.suites.put(&uid, cache, &under_way);
-    let outcome = result.as_ref().map_or(Outcome::Failed, |(outcome, _)| *outcome);
-    ctx.metrics.reconciled("suite", outcome, started.elapsed());
-    if outcome != Outcome::Failed {
-        ctx.retries.settled(&uid);
-    }
-    result.map(|(_, action)| action)
+    ctx.put(&uid, cache, &under_way);
+    result
+}
+
+/// The next pass where an event must come.
+fn awaited() -> (Outcome, Action) {
+    (Outcome::Done, Action::requeue(IF_NO_EVENT_COMES))
 }
 
 async fn pass(
     suite: &BenchmarkSuite,
-    ctx: &Context,
+    ctx: &SuiteContext,
     cache: &mut SuiteCache,
 ) -> Result<(Outcome, Action), Error> {
     let old = suite.status.clone().unwrap_or_default();
-    // What has ended is a record.
+    // The status of an ended suite never changes.
     if old.finished_at.is_some() {
         return Ok((Outcome::Done, Action::await_change()));
     }
     if ctx.overlay.is_ahead_of(suite) {
-        return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
+        return Ok(awaited());
     }
     if suite.spec.schedule.is_some() && suite.spec.cancel {
-        // Also of one that is invalid.
-        let rounds_check = rounds::stop(ctx, suite, &old, cache, Timestamp::now()).await?;
-        return scheduled(suite, ctx, &old, rounds_check, cache).await;
+        // Even an invalid one.
+        let rounds_check = rounds::stop(ctx, suite, &old, Timestamp::now()).await?;
+        return scheduled(suite, ctx, &old, rounds_check).await;
     }
     let plan = match planned(suite, &old, ctx, cache) {
         Ok(plan) => plan, // pure
@@ -138,8 +124,8 @@ async fn pass(
             Ok(schedule) => schedule,
             Err(why) => return refuse(suite, ctx, &old, &Invalid::Schedule(why)).await,
         };
-        let rounds_check = rounds::pass(ctx, suite, &old, &schedule, cache, Timestamp::now()).await?;
-        return scheduled(suite, ctx, &old, rounds_check, cache).await;
+        let rounds_check = rounds::pass(ctx, suite, &old, &schedule, Timestamp::now()).await?;
+        return scheduled(suite, ctx, &old, rounds_check).await;
     }
     let children = fetch::children(ctx, suite, &plan, cache).await?; // client
     announce_failures(suite, ctx, cache).await; // client
@@ -156,24 +142,24 @@ async fn pass(
         carry_out(suite, ctx, &plan, &step, cache).await.err().map(Error::from) // client
     };
     let pass = Pass { suite, ctx, old: &old, plan: &plan, declared, begins };
-    tell(&pass, (children, cache), &step, hindered).await
+    write_status(&pass, (children, cache), &step, hindered).await
 }
 
-/// What does not change within a pass.
+/// The constants of a pass.
 struct Pass<'a> {
     suite: &'a BenchmarkSuite,
-    ctx: &'a Context,
+    ctx: &'a SuiteContext,
     old: &'a BenchmarkSuiteStatus,
     plan: &'a Plan,
     declared: Declared,
-    /// Whether the first run is to be made next.
+    /// Whether the first run is to be created next.
     begins: bool,
 }
 
 fn planned(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
-    ctx: &Context,
+    ctx: &SuiteContext,
     cache: &mut SuiteCache,
 ) -> Result<Arc<Plan>, Invalid> {
     let generation = suite.metadata.generation.unwrap_or(0);
@@ -182,7 +168,7 @@ fn planned(
     {
         return Ok(Arc::clone(plan));
     }
-    // What has begun goes on, whatever an operator has that came later.
+    // A suite that has begun continues, whatever rules a newer operator has.
     let plan = Arc::new(match old.started_at {
         Some(_) => validate::validate_started(suite),
         None => validate::validate(suite)?,
@@ -196,7 +182,7 @@ fn planned(
 
 async fn refuse(
     suite: &BenchmarkSuite,
-    ctx: &Context,
+    ctx: &SuiteContext,
     old: &BenchmarkSuiteStatus,
     invalid: &Invalid,
 ) -> Result<(Outcome, Action), Error> {
@@ -204,24 +190,24 @@ async fn refuse(
         return Ok((Outcome::Invalid, Action::await_change()));
     }
     let status = status::of_invalid(suite, old, invalid, Timestamp::now());
-    status::publish(ctx, suite, old, &status).await?;
+    status::publish(ctx, suite, old, &status).await.map_err(Error::Write)?;
     Ok((Outcome::Invalid, Action::await_change()))
 }
 
 async fn scheduled(
     suite: &BenchmarkSuite,
-    ctx: &Context,
+    ctx: &SuiteContext,
     old: &BenchmarkSuiteStatus,
     rounds_check: RoundsCheck,
-    cache: &mut SuiteCache,
 ) -> Result<(Outcome, Action), Error> {
     let mut status = rounds_check.status;
     let hindered = rounds_check.hindered.map(Error::from);
     let retry = hindered.map(|error| retry(suite, ctx, &mut status, &error));
-    if !status::publish(ctx, suite, old, &status).await? {
-        return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
+    let written = status::publish(ctx, suite, old, &status).await.map_err(Error::Write)?;
+    if !written {
+        return Ok(awaited());
     }
-    rounds::tidy(ctx, suite, &rounds_check.rounds, cache).await?;
+    rounds::remove_old(ctx, suite, &rounds_check.rounds).await?;
     if let Some(after) = retry {
         return Ok((Outcome::Failed, Action::requeue(after)));
     }
@@ -231,10 +217,10 @@ async fn scheduled(
     Ok((Outcome::Done, Action::requeue(if rounds_check.unseen { wait.min(IF_NO_EVENT_COMES) } else { wait })))
 }
 
-/// Whether the first run may be made: what is against it for good, or for now.
-async fn begin(suite: &BenchmarkSuite, ctx: &Context, plan: &Plan) -> Result<Option<Invalid>, Error> {
+/// Whether the first run may be created: why not for good, or as an error, why not now.
+async fn begin(suite: &BenchmarkSuite, ctx: &SuiteContext, plan: &Plan) -> Result<Option<Invalid>, Error> {
     if let Some(limit) = ctx.settings.memory_limit_bytes {
-        let of_progress = |progress: Option<dragstrip_crds::suite::SuiteProgress>| {
+        let of_progress = |progress: Option<SuiteProgress>| {
             progress.map_or(0, |progress| u64::try_from(progress.total).unwrap_or(0))
         };
         let mut runs = plan.order.len() as u64;
@@ -259,13 +245,13 @@ async fn begin(suite: &BenchmarkSuite, ctx: &Context, plan: &Plan) -> Result<Opt
 
 async fn carry_out(
     suite: &BenchmarkSuite,
-    ctx: &Context,
+    ctx: &SuiteContext,
     plan: &Plan,
     step: &Step,
     cache: &mut SuiteCache,
 ) -> Result<(), apply::Error> {
     match step {
-        Step::Make(places) => apply::make(ctx, suite, plan, places, cache).await,
+        Step::Make(places) => apply::create_runs(ctx, suite, plan, places, cache).await,
         Step::Cancel(places) => {
             let namespace = suite.namespace().unwrap_or_default();
             for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
@@ -278,8 +264,8 @@ async fn carry_out(
     }
 }
 
-/// Tells of each run that failed, once.
-async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, cache: &mut SuiteCache) {
+/// Announces each failed run once.
+async fn announce_failures(suite: &BenchmarkSuite, ctx: &SuiteContext, cache: &mut SuiteCache) {
     for (run, message) in std::mem::take(&mut cache.unannounced) {
         let (name, namespace) = (suite.name_any(), suite.namespace());
         tracing::warn!(suite = name, namespace, run, message, "run of a suite failed");
@@ -288,8 +274,8 @@ async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, cache: &mut Su
     }
 }
 
-/// Tells how the suite stands, and at its end what came of it.
-async fn tell(
+/// Writes the status, and at the end of the suite its report.
+async fn write_status(
     pass: &Pass<'_>,
     (mut children, cache): (Vec<Child>, &mut SuiteCache),
     step: &Step,
@@ -297,7 +283,7 @@ async fn tell(
 ) -> Result<(Outcome, Action), Error> {
     let Pass { suite, ctx, old, plan, declared, begins } = pass;
     let now = Timestamp::now();
-    // With the runs that were just made, all that were to be or not.
+    // Includes the runs that were just created.
     for (child, (cell, repetition)) in children.iter_mut().zip(&plan.order) {
         if *child == Child::Missing {
             *child = cache.child(&plan.name(&plan.cells[*cell], *repetition), None, suite.spec.cancel);
@@ -305,18 +291,18 @@ async fn tell(
     }
     let mut status = status::of_step(suite, old, *declared, (&children, cache), step, now); // pure
     if *begins && hindered.is_none() {
-        // Before the first run is made: from then on the apiserver lets nobody change what is
-        // measured, and it is what was judged.
+        // Before the first run is created: from then on the API server lets nobody change what is
+        // measured, and it is what the dry run checked.
         status::start(&mut status, now);
     }
     match step {
         Step::Finish(ending) => {
-            if *ending == Ending::Completed && fetch::verify(ctx, suite, cache).await? {
+            if *ending == Ending::Completed && fetch::drop_deleted(ctx, suite, cache).await? {
                 return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
             }
-            match report::make(ctx, suite, plan, cache).await {
+            match report::finish(ctx, suite, plan, cache).await {
                 Ok(report) => status = status::of_end(status, old, *ending, (plan, cache, &report), now),
-                Err(error) => hindered = Some(error),
+                Err(error) => hindered = Some(error.into()),
             }
         }
         _ if has_news(old, &status) && plan.order.len() <= MOST_LIVE => {
@@ -333,14 +319,14 @@ async fn tell(
     publish(pass, status, cache, hindered).await
 }
 
-/// Whether other runs have ended than the table shows.
+/// Whether more runs have ended than the table shows.
 fn has_news(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> bool {
     let done = |status: &BenchmarkSuiteStatus| status.progress.map_or(0, |progress| progress.done);
     done(new) > 0 && done(old) != done(new)
 }
 
-/// `error` and its causes, with the API server's message alone for what it answered.
-fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
+/// `error` and its causes; an answer of the API server is reduced to its message.
+fn message(error: &(dyn std::error::Error + 'static)) -> String {
     chain_with(error, |error| {
         if matches!(error.downcast_ref(), Some(kube::Error::Api(_))) {
             return String::new();
@@ -351,19 +337,19 @@ fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     })
 }
 
-/// Tells in `status` what is in the way; how long to wait before trying again.
+/// Writes `error` into `status`; returns the wait before the retry.
 fn retry(
     suite: &BenchmarkSuite,
-    ctx: &Context,
+    ctx: &SuiteContext,
     status: &mut BenchmarkSuiteStatus,
     error: &Error,
 ) -> Duration {
-    let words = in_words(error);
-    let retry = ctx.retries.again(&suite.uid().unwrap_or_default(), &words, LONGEST_WAIT);
+    let message = message(error);
+    let retry = ctx.retries.again(&suite.uid().unwrap_or_default(), &message, LONGEST_WAIT);
     if retry.news {
         log_failure(suite, error);
     }
-    status.message = Some(words);
+    status.message = Some(message);
     retry.after
 }
 
@@ -374,8 +360,8 @@ async fn publish(
     hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
     let Pass { suite, ctx, old, begins, .. } = pass;
-    let again = hindered.map(|error| retry(suite, ctx, &mut status, &error));
-    let outcome = if again.is_some() { Outcome::Failed } else { Outcome::Done };
+    let retry_after = hindered.map(|error| retry(suite, ctx, &mut status, &error));
+    let outcome = if retry_after.is_some() { Outcome::Failed } else { Outcome::Done };
     let since = cache.written.map_or(BETWEEN_WRITES, |written| written.elapsed());
     if **old != status && old.phase == status.phase && since < BETWEEN_WRITES {
         return Ok((outcome, Action::requeue(BETWEEN_WRITES.saturating_sub(since))));
@@ -383,31 +369,35 @@ async fn publish(
     if **old != status {
         cache.written = Some(Instant::now());
     }
-    let written = status::publish(ctx, suite, old, &status).await?;
+    let written = status::publish(ctx, suite, old, &status).await.map_err(Error::Write)?;
     let soon = !written || *begins || cache.awaits();
     let wait = if soon { fetch::WATCH_LAGS } else { SAFETY_NET };
-    Ok((outcome, Action::requeue(again.unwrap_or(wait))))
+    Ok((outcome, Action::requeue(retry_after.unwrap_or(wait))))
 }
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(suite: Arc<BenchmarkSuite>, error: &Error, ctx: Arc<Context>) -> Action {
+fn on_error(suite: Arc<BenchmarkSuite>, error: &Error, ctx: Arc<SuiteContext>) -> Action {
     retry_later(&ctx.retries, &*suite, error, LONGEST_WAIT)
 }
 
-/// The suite that made `object`.
-fn maker(object: &impl ResourceExt) -> Option<ObjectRef<BenchmarkSuite>> {
+/// The suite that created `object`.
+fn creator(object: &impl ResourceExt) -> Option<ObjectRef<BenchmarkSuite>> {
     let kind = BenchmarkSuite::kind(&());
     let owner = object.owner_references().iter().find(|owner| owner.kind == kind)?;
     Some(ObjectRef::new(&owner.name).within(&object.namespace()?))
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
+pub fn controller(
+    ctx: Arc<SuiteContext>,
+    feeds: &mut Feeds,
+    stop: &Shutdown,
+) -> impl Future<Output = ()> + use<> {
     Controller::for_shared_stream(feeds.suites.subscribe(), ctx.world.suites.clone())
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches_shared_stream(feeds.runs.subscribe(), |run| maker(&*run))
-        .watches_shared_stream(feeds.suites.subscribe(), |round| maker(&*round))
+        .watches_shared_stream(feeds.runs.subscribe(), |run| creator(&*run))
+        .watches_shared_stream(feeds.suites.subscribe(), |round| creator(&*round))
         .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
         .for_each(passes("suite"))

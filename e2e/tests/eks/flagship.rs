@@ -52,7 +52,7 @@ async fn operator_before_its_crds() -> Result<(Child, NamedTempFile)> {
         let reported = std::fs::read_to_string(log.path())?;
         Ok(match operator.try_wait()? {
             Some(exit) => Look::Never(format!("it ended with {exit}: {reported}")),
-            None if reported.contains("are the CRDs installed?") => Look::Done(()),
+            None if reported.contains("the operator waits until the CRDs are installed") => Look::Done(()),
             None => Look::NotYet(reported),
         })
     })

@@ -3,7 +3,9 @@
 use super::overlay::Overlay;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{
+        DeleteParams, PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+    },
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,6 +24,26 @@ impl<K> Namespaced for K where
 /// The API for the namespace of `object`.
 pub fn api<K: Namespaced>(client: &Client, object: &K) -> Api<K> {
     Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
+}
+
+/// Creates `object`. If its name exists already, changes nothing and returns the metadata of the
+/// existing object.
+pub async fn create<K: Namespaced + Serialize>(
+    client: &Client,
+    manager: &str,
+    object: &K,
+) -> kube::Result<Option<PartialObjectMeta<K>>> {
+    let api = api(client, object);
+    let parameters = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+    match api.create(&parameters, object).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let existing = api.get_metadata_opt(&object.name_any()).await?;
+            // It may have been deleted meanwhile: then the caller retries.
+            existing.map(Some).ok_or(kube::Error::Api(status))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a write was refused because its object changed or was deleted since it was read.

@@ -1,26 +1,30 @@
-//! Backoff of failing objects: how long to wait before a retry, and whether to log the failure. Pure
-//! except for the clock that drops old entries.
+//! Backoff of failures: when to retry, for how long, and whether to log the cause. Pure except for the
+//! clock of [`Retries::again`]. In memory alone: patience starts anew with the process.
 
+use jiff::{SignedDuration, Timestamp};
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// The first wait; each later one is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
-
-/// Every retry comes earlier: an object without a retry for so long is gone.
-const LIFETIME: Duration = Duration::from_secs(3600);
+/// The longest wait of what is retried with patience.
+const LONGEST_WITH_PATIENCE: Duration = Duration::from_secs(30);
+/// Every retry comes earlier: a failure without a retry for so long is about an object that is gone.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug)]
 struct Failure {
     cause: String,
     count: u32,
-    last: Instant,
+    since: Timestamp,
+    /// When the next retry comes.
+    until: Timestamp,
 }
 
-/// Failing objects, by uid.
+/// Failures, by uid.
 #[derive(Debug, Default)]
 pub struct Retries(Mutex<HashMap<String, Failure>>);
 
@@ -33,24 +37,67 @@ pub struct Retry {
     pub news: bool,
 }
 
+/// Why there is no result yet, and when the next attempt comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotYet {
+    pub until: Timestamp,
+    /// The reason, for people.
+    pub why: String,
+}
+
 impl Retries {
-    /// Records that the object with this `uid` failed because of `cause`. The wait is at most `longest`.
-    pub fn again(&self, uid: &str, cause: &str, longest: Duration) -> Retry {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        failures.retain(|_, failure| now.duration_since(failure.last) < LIFETIME);
-        let first = || Failure { cause: String::new(), count: 0, last: now };
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Failure>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, uid: &str, cause: &str, longest: Duration, now: Timestamp) -> Retry {
+        let mut failures = self.lock();
+        failures.retain(|_, failure| now.duration_since(failure.until) < LIFETIME);
+        let first = || Failure { cause: String::new(), count: 0, since: now, until: now };
         let failure = failures.entry(uid.to_owned()).or_insert_with(first);
         let news = failure.cause != cause;
         cause.clone_into(&mut failure.cause);
         let after = FIRST.saturating_mul(2_u32.saturating_pow(failure.count)).min(longest);
-        (failure.count, failure.last) = (failure.count.saturating_add(1), now);
+        failure.count = failure.count.saturating_add(1);
+        failure.until = now.saturating_add(after).unwrap_or(Timestamp::MAX);
         Retry { after, news }
     }
 
-    /// Forgets the object: it succeeded.
+    /// Records that the object with this `uid` failed because of `cause`. The wait is at most `longest`.
+    pub fn again(&self, uid: &str, cause: &str, longest: Duration) -> Retry {
+        self.record(uid, cause, longest, Timestamp::now())
+    }
+
+    /// Records that an attempt for `uid` failed at `now` because of `cause`. Returns when to retry, or
+    /// `None` if all attempts have failed for as long as `patience`.
+    pub fn with_patience(
+        &self,
+        uid: &str,
+        cause: &str,
+        patience: SignedDuration,
+        now: Timestamp,
+    ) -> Option<NotYet> {
+        let since = self.lock().get(uid).map_or(now, |failure| failure.since);
+        let left = Duration::try_from(patience - now.duration_since(since)).ok();
+        let left = left.filter(|left| !left.is_zero())?;
+        let after = self.record(uid, cause, left.min(LONGEST_WITH_PATIENCE), now).after;
+        let until = now.saturating_add(after).unwrap_or(Timestamp::MAX);
+        Some(NotYet { until, why: cause.to_owned() })
+    }
+
+    /// Returns an error if the next attempt for `uid` is later than `now`.
+    pub fn due(&self, uid: &str, now: Timestamp) -> Result<(), NotYet> {
+        match self.lock().get(uid) {
+            Some(failure) if now < failure.until => {
+                Err(NotYet { until: failure.until, why: failure.cause.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets the object: it succeeded, or its patience is over.
     pub fn settled(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.lock().remove(uid);
     }
 }
 
@@ -84,5 +131,36 @@ mod tests {
             ["a", "a", "b", "b"].iter().map(|cause| retries.again("u", cause, LONGEST).news).collect();
         assert_eq!(news, [true, false, true, false]);
         assert!(retries.again("another", "b", LONGEST).news, "each object has its own");
+    }
+
+    const PATIENCE: SignedDuration = SignedDuration::from_secs(100);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn retries_become_rarer_until_patience_ends() {
+        let retries = Retries::default();
+        let (mut now, mut tries) = (at(0), Vec::new());
+        while let Some(reported) = retries.with_patience("pod", "refused", PATIENCE, now) {
+            assert_eq!(retries.due("pod", now).unwrap_err(), reported, "retried before its time");
+            now = reported.until;
+            assert_eq!(retries.due("pod", now), Ok(()));
+            tries.push(now.duration_since(at(0)).as_secs());
+        }
+        assert_eq!(tries, [0, 0, 1, 3, 7, 15, 31, 61, 91, 100]);
+    }
+
+    #[test]
+    fn each_object_has_its_own_patience_and_none_stays_forever() {
+        let retries = Retries::default();
+        retries.with_patience("a", "refused", PATIENCE, at(0)).unwrap();
+        assert_eq!(retries.due("b", at(0)), Ok(()));
+        assert!(retries.with_patience("a", "refused", PATIENCE, at(200)).is_none());
+        retries.settled("a");
+        assert!(retries.with_patience("a", "refused", PATIENCE, at(200)).is_some(), "patience starts anew");
+        retries.with_patience("b", "refused", PATIENCE, at(10_000)).unwrap();
+        assert_eq!(retries.lock().len(), 1, "an old entry stayed");
     }
 }

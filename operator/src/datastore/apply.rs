@@ -10,11 +10,11 @@ use super::{
     status::BEING_REMOVED,
 };
 use crate::{
+    cluster::context::Context,
     cluster::{
         apply::{Namespaced, api, delete, namespace_ends},
         lease,
     },
-    context::Context,
 };
 use dragstrip_core::{
     datastore::validate::ValidatedDatastore,

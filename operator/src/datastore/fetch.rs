@@ -3,8 +3,8 @@
 
 use super::{build::budget_name, places::places};
 use crate::{
+    cluster::context::Context,
     cluster::{pods, warnings},
-    context::Context,
 };
 use dragstrip_agents::Agents;
 use dragstrip_core::{

@@ -5,7 +5,7 @@ use super::{
     places,
     trouble::{ROLLING_OUT, SERVER_EXITS, unready},
 };
-use crate::{cluster::apply::apply_status, context::Context};
+use crate::cluster::{apply::apply_status, context::Context};
 use dragstrip_core::{
     datastore::{
         engines,

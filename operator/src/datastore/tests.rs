@@ -4,10 +4,9 @@ use super::*;
 use crate::{
     cluster::{
         events::Announcer,
-        scope::Scope,
+        settings::tests::settings,
         world::{World, prune_service},
     },
-    context::Settings,
     metrics::Metrics,
 };
 use dragstrip_agents::Agents;
@@ -92,26 +91,10 @@ fn apiserver(answer: Answer) -> (Client, Calls) {
 
 pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls) {
     let (client, calls) = apiserver(answer);
-    let settings = Settings {
-        runner_image: "example.com/runner:2".into(),
-        memtier_image: String::new(),
-        bullmq_image: String::new(),
-        verifying_key: None,
-        memory_limit_bytes: None,
-        blocked_networks: Vec::new(),
-        namespace: "dragstrip-system".into(),
-        scope: Scope::default(),
-        pull_policy: None,
-        pull_secrets: Vec::new(),
-        scrape_interval_seconds: 0.0,
-    };
+    let settings = settings(&["--runner-image=example.com/runner:2"]);
     let context = Context {
         retries: Arc::default(),
-        log_retries: Arc::default(),
         overlay: Arc::default(),
-        loads: Arc::default(),
-        result_cache: Arc::default(),
-        suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(settings),
@@ -131,7 +114,6 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
             suites: seen(Vec::new()),
             expiring_suites: seen(Vec::new()),
         },
-        prices: Arc::default(),
         metrics: Metrics::new().unwrap(),
     };
     (Arc::new(context), calls)

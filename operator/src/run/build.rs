@@ -1,40 +1,34 @@
-//! The objects a run makes: its own Datastore, a Job per attempt, a ConfigMap
-//! per result. Pure.
+//! The objects that a run creates: its own Datastore, a Job per attempt, ConfigMaps per result.
+//! Pure.
 
 mod placement;
 mod pod;
 
 use super::turn::TurnCheck;
 use crate::{
-    context::Settings,
+    cluster::{parts, settings::Settings},
     objects::{owner, with_labels},
     pod_settings,
 };
 use dragstrip_core::{
+    digest::digest,
     labels,
     run::{
         decide::ReadyTarget,
-        job::bare_job,
         stored_result::annotation,
         timing::watchdog_seconds,
         validate::{Attempt, ValidatedRun},
     },
 };
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, run::MemoryReading};
-use dragstrip_results::{protocol::JobSpec, stored};
-use ipnet::IpNet;
-use k8s_openapi::{
-    ByteString,
-    api::{
-        batch::v1::{Job, JobSpec as BatchJobSpec},
-        core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
-    },
+use dragstrip_results::stored;
+use k8s_openapi::api::{
+    batch::v1::{Job, JobSpec as BatchJobSpec},
+    core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
 };
-use kube::{ResourceExt, api::ObjectMeta};
+use kube::api::ObjectMeta;
+pub use pod::CLIENT_CONTAINER;
 use std::collections::BTreeMap;
-
-/// Name of the client container.
-pub const CLIENT_CONTAINER: &str = "client";
 
 fn metadata(run: &ValidatedRun, name: &str, labels: BTreeMap<String, String>) -> ObjectMeta {
     ObjectMeta {
@@ -55,27 +49,36 @@ fn attempt_labels(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, Str
     ])
 }
 
-/// The Datastore made for the run, under the run's own name.
-pub fn datastore(run: &ValidatedRun, spec: &DatastoreSpec) -> Datastore {
-    let mut datastore = Datastore::new(&run.holder.name, spec.clone());
-    datastore.metadata = metadata(run, &run.holder.name, labels::common([(labels::RUN, &run.holder.name)]));
-    datastore
+/// Digest of a declared Datastore.
+pub fn declaration(spec: &DatastoreSpec) -> String {
+    // A spec that came as JSON has a JSON form.
+    digest(&serde_json::to_string(spec).unwrap_or_default())
 }
 
-/// What a result remembers of its `job`, which may be removed: when it was to start,
-/// of which spec it was, and what the server was.
-fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
-    let notes = [labels::START_AT, labels::SPEC_HASH, labels::SERVER_IDENTITY];
+/// The run's own Datastore, under the run's name, with the digest of its declaration: its own spec
+/// may be edited, and the API server adds defaults to it.
+pub fn own_datastore(run: &ValidatedRun) -> Option<Datastore> {
+    let spec = run.spec.target.datastore.as_ref()?;
+    let name = &run.holder.name;
+    let mut datastore = Datastore::new(name, spec.clone());
+    datastore.metadata = ObjectMeta {
+        annotations: Some([(labels::SPEC_HASH.to_owned(), declaration(spec))].into()),
+        ..metadata(run, name, labels::common([(labels::RUN, name)]))
+    };
+    Some(datastore)
+}
+
+/// What a result preserves of its `job`, which may be deleted: the start line, the digest of the
+/// spec, the identity of the server, and the connection to it.
+fn job_notes(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
+    let notes = [labels::START_AT, labels::SPEC_HASH, labels::SERVER_IDENTITY, labels::CONNECTION];
     notes
         .into_iter()
         .filter_map(move |key| Some((key.to_owned(), annotation(&job?.metadata, key)?.to_owned())))
 }
 
-/// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the first
-/// with `marks` that tell what became of it (see [`stored::annotations`]), in the order
-/// in which they must be written: the first part comes last, since a result counts as
-/// stored when that one is there. What an operator that was stopped in between left of
-/// another account has other names, and goes with the run.
+/// The ConfigMaps of the `parts` of the result of `attempt`, measured by `job`, in the sequence in
+/// which they must be created, with the `marks` of its outcome (see [`stored::annotations`]).
 pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -83,30 +86,15 @@ pub fn config_maps(
     marks: &BTreeMap<String, String>,
     parts: Vec<Vec<u8>>,
 ) -> Vec<ConfigMap> {
-    let stored = parts.into_iter().enumerate().map(|(index, part)| {
-        let first = index == 0;
-        let mut stored = ConfigMap {
-            metadata: metadata(
-                run,
-                &stored::part_name(&attempt.name, index + 1, marks),
-                attempt_labels(run, attempt),
-            ),
-            binary_data: Some([(stored::KEY.to_owned(), ByteString(part))].into()),
-            immutable: Some(true),
-            ..ConfigMap::default()
-        };
-        if first {
-            stored.metadata.annotations = Some(memory(job).chain(marks.clone()).collect());
-        } else {
-            stored.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
-        }
-        stored
-    });
-    stored.rev().collect()
+    let metadata = ObjectMeta {
+        annotations: Some(job_notes(job).chain(marks.clone()).collect()),
+        ..metadata(run, &attempt.name, attempt_labels(run, attempt))
+    };
+    parts::config_maps(&metadata, stored::KEY, parts)
 }
 
-/// Where `readings` of the servers' memory are kept that were taken after the settle time of
-/// `attempt`: beside its result, which is never written again.
+/// The ConfigMap of `readings` of the servers' memory after the settle time of `attempt`, beside its
+/// result, which is never written again.
 pub fn settled(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -122,34 +110,14 @@ pub fn settled(
     })
 }
 
-/// Where an external target's name may not lead: it is looked up by the runner.
-fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
-    let external = run.spec.target.external.is_some();
-    settings.blocked_networks.iter().filter(|_| external).copied().collect()
-}
-
-/// What the runners of `attempt` are told.
-pub fn runner_job(
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    target: &ReadyTarget,
-    settings: &Settings,
-) -> JobSpec {
-    let mut job = bare_job(run, attempt, target);
-    job.verifying_key.clone_from(&settings.verifying_key);
-    job.target.blocked = blocked(run, settings);
-    job.linger_seconds = settings.linger_seconds();
-    job
-}
-
-/// Ends the load even when no operator is there to do it. Later than the run's
-/// own timeout, whose message would otherwise find the pods gone that it is about.
+/// When Kubernetes ends the load even without an operator: later than the run's own timeout, so
+/// that the pods still exist that its message is about.
 fn last_resort_seconds(run: &ValidatedRun) -> i64 {
     i64::try_from(run.spec.timeout.duration().as_secs()).unwrap_or(i64::MAX).saturating_add(60)
 }
 
 fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, String> {
-    // A pod that never got its order may still be writing the keys of `load`.
+    // A pod that never got its start command may still be writing the keys of `load`.
     let loading = attempt.declared.load.as_ref().map_or(0.0, |_| run.spec.timeout.seconds());
     let bound = (loading + watchdog_seconds(run, attempt)).ceil().to_string();
     let all = labels::UNMOVED.into_iter().chain([(labels::LOAD_BOUND, bound.as_str())]);
@@ -172,8 +140,8 @@ fn template(run: &ValidatedRun, attempt: &Attempt, pod: PodSpec) -> PodTemplateS
     pod_settings::applied(&run.spec.clients.pod, &with_labels(clients), own)
 }
 
-/// The Job of `attempt`: all its pods at once, on the nodes that the run holds for
-/// them, none of them ever retried.
+/// The Job of `attempt`: all its pods at once, on the nodes that the run holds for them, without
+/// retries.
 pub fn job(
     run: &ValidatedRun,
     attempt: &Attempt,

@@ -1,14 +1,15 @@
-//! The keeper of turns: removes the Lease of a run that has ended, is gone or about to be, or
-//! has given it back, once none of its Jobs makes pods and the last of its client pods
-//! has stopped. Nobody else removes a turn under which something ran and nobody takes
-//! over a Lease, so a turn is never free while load still runs.
+//! The lease cleaner: removes the Lease of a run that has ended, is gone or being deleted, or
+//! released it, once none of its Jobs makes pods and the last of its client pods has stopped.
+//! Nothing else removes a Lease under which something ran and nothing takes a Lease over, so a
+//! Lease is never free while load still runs. Needs the client.
 
-mod loads;
-
-use super::fetch::{is_of_run, job_ended};
+use super::context::RunContext;
 use crate::{
-    cluster::{finished::FinishedRun, lease, pods, world::Feeds},
-    context::Context,
+    cluster::{
+        lease,
+        loads::{Loads, is_of_run, job_ended, silent_from},
+        world::Feeds,
+    },
     failure::{passes, retry_later},
     shutdown::Shutdown,
 };
@@ -16,11 +17,9 @@ use dragstrip_core::{
     labels,
     lease::{Holder, LeaseKey, given_back, holder_of},
 };
-pub use loads::Loads;
-
 use dragstrip_crds::BenchmarkRun;
 use futures::{Future, StreamExt};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -33,7 +32,7 @@ use kube::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A look at a Lease that failed.
+/// A step of a pass over a Lease that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("failed to read the run that holds Lease {1}")]
@@ -44,84 +43,54 @@ pub(super) enum Error {
     Remove(#[source] kube::Error, LeaseKey),
 }
 
-/// Leases looked at in the same moment.
+/// Leases reconciled at the same time.
 const CONCURRENCY: u16 = 16;
-/// Longest time before a Lease is looked at again, with or without a cause: an event may be
-/// missed, and others wait. As long as the watches tell that it is needed a look costs no call.
+/// Longest time between two passes over a Lease: an event may be missed, and other runs wait. As
+/// long as the watches show that a run needs it, a pass costs no call.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Whether the watch knows the run that holds a Lease as one that has not ended. One that is
+/// Whether the watch shows the run that holds a Lease as one that has not ended. One that is
 /// being deleted takes no further step, however long somebody's finalizer keeps it.
-fn is_under_way(ctx: &Context, holder: &Holder) -> bool {
+fn is_seen_under_way(ctx: &RunContext, holder: &Holder) -> bool {
     let key = ObjectRef::<BenchmarkRun>::new(&holder.name).within(&holder.namespace);
     let found = ctx.world.runs.get(&key).filter(|run| run.metadata.deletion_timestamp.is_none());
     found.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid))
 }
 
-/// Whether the run has not ended as the apiserver has it. One that the watch does not know
-/// has ended, or cannot be decoded.
-async fn not_ended(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
-    let runs: Api<FinishedRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
-    let run = runs.get_opt(&holder.name).await?;
-    let run = run.filter(|run| run.metadata.deletion_timestamp.is_none() && run.finished_at().is_none());
-    Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid)))
-}
-
-/// The moment from which a client pod certainly sends no load: at once when it
-/// has ended; when it was deleted but its node does not answer, once the bound
-/// of its load is over, counted from the deletion, before which it must have
-/// started; never as long as it was not deleted.
-pub(super) fn silent_from(pod: &Pod) -> Option<Timestamp> {
-    if pods::stopped(pod) {
-        return Some(Timestamp::MIN);
-    }
-    let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
-    let bound: i64 = pod.annotations().get(labels::LOAD_BOUND)?.parse().ok()?;
-    deleted.checked_add(SignedDuration::from_secs(bound)).ok()
-}
-
-/// When all `pods` are certainly silent and none of `jobs` makes another: `None` when
-/// only an event can tell.
+/// When all `pods` of the holder, and those that are gone but were not seen to end, are certainly
+/// silent and none of its `jobs` makes another pod: `None` if only an event can show it.
 fn silence<'a>(
-    jobs: impl IntoIterator<Item = &'a Job>,
-    pods: impl IntoIterator<Item = &'a Pod>,
+    loads: &Loads,
+    holder: &Holder,
+    mut jobs: impl Iterator<Item = &'a Job> + Clone,
+    mut pods: impl Iterator<Item = &'a Pod> + Clone,
 ) -> Option<Timestamp> {
+    let unseen = loads.unseen(&holder.uid, jobs.clone(), pods.clone(), Timestamp::now());
     let makes_pods = |job: &Job| job.metadata.deletion_timestamp.is_none() && !job_ended(job);
-    if jobs.into_iter().any(makes_pods) {
+    if jobs.any(makes_pods) {
         return None;
     }
-    let silent = pods.into_iter().map(silent_from);
-    silent.into_iter().try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from)))
+    let unseen = unseen.into_values().fold(Timestamp::MIN, Timestamp::max);
+    pods.try_fold(unseen, |latest, pod| silent_from(pod).map(|from| latest.max(from)))
 }
 
-/// [`silence`] of what is there, and of pods that are gone and were not seen to end.
-fn with_unseen<'a>(
-    ctx: &Context,
-    holder: &Holder,
-    jobs: impl Iterator<Item = &'a Job> + Clone,
-    pods: impl Iterator<Item = &'a Pod> + Clone,
-) -> Option<Timestamp> {
-    let unseen = ctx.loads.unseen(&holder.uid, jobs.clone(), pods.clone(), Timestamp::now());
-    Some(unseen.into_values().fold(silence(jobs, pods)?, Timestamp::max))
-}
-
-/// [`silence`] as the watches see it.
-fn seen_silence(ctx: &Context, holder: &Holder) -> Option<Timestamp> {
+/// [`silence`] as the watches show it.
+fn seen_silence(ctx: &RunContext, holder: &Holder) -> Option<Timestamp> {
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
-    with_unseen(ctx, holder, jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref))
+    silence(&ctx.loads, holder, jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref))
 }
 
-/// [`silence`] as the apiserver has it: a watch may be behind.
-async fn silent_since(ctx: &Context, holder: &Holder) -> kube::Result<Option<Timestamp>> {
+/// [`silence`] as the API server has it: a watch may lag.
+async fn current_silence(ctx: &RunContext, holder: &Holder) -> kube::Result<Option<Timestamp>> {
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, holder.uid));
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let (jobs, pods) = (jobs.list(&own).await?.items, pods.list(&own).await?.items);
-    Ok(with_unseen(ctx, holder, jobs.iter(), pods.iter()))
+    Ok(silence(&ctx.loads, holder, jobs.iter(), pods.iter()))
 }
 
-/// Whether load is over that may run until `silent`; otherwise when to look again.
+/// Whether load is over that may run until `silent`; otherwise when the next pass comes.
 fn over(silent: Option<Timestamp>, now: Timestamp) -> Result<(), Action> {
     let left = silent.map(|from| Duration::try_from(from.duration_since(now)).unwrap_or(Duration::ZERO));
     match left {
@@ -131,25 +100,28 @@ fn over(silent: Option<Timestamp>, now: Timestamp) -> Result<(), Action> {
     }
 }
 
-async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error> {
-    // A node's Lease may be held by a run of another operator, which keeps it.
-    let watched = |holder: &Holder| ctx.settings.scope.includes(&holder.namespace);
+async fn reconcile(lease: Arc<Lease>, ctx: Arc<RunContext>) -> Result<Action, Error> {
+    // A run of another operator may hold a node's Lease; that operator removes it.
+    let watched = |holder: &Holder| ctx.settings.scope().includes(&holder.namespace);
     let Some(holder) = holder_of(&lease).filter(watched) else {
         return Ok(Action::await_change());
     };
     let key = || LeaseKey::of(&lease);
     let given_back = given_back(&lease);
-    if !given_back && is_under_way(&ctx, &holder) {
+    if !given_back && is_seen_under_way(&ctx, &holder) {
         return Ok(Action::requeue(LONGEST_WAIT));
     }
     let now = Timestamp::now();
     if let Err(again) = over(seen_silence(&ctx, &holder), now) {
         return Ok(again);
     }
-    if !given_back && not_ended(&ctx, &holder).await.map_err(|error| Error::ReadHolder(error, key()))? {
+    // A run that the watch does not show has ended, or cannot be decoded.
+    let under_way =
+        !given_back && ctx.is_under_way(&holder).await.map_err(|error| Error::ReadHolder(error, key()))?;
+    if under_way {
         return Ok(Action::requeue(LONGEST_WAIT));
     }
-    let silent = silent_since(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
+    let silent = current_silence(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
     ctx.retries.settled(&lease.uid().unwrap_or_default());
     if let Err(again) = over(silent, now) {
         return Ok(again);
@@ -162,7 +134,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<Context>) -> Action {
+fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<RunContext>) -> Action {
     retry_later(&ctx.retries, &*lease, error, LONGEST_WAIT)
 }
 
@@ -172,7 +144,7 @@ fn held_by(leases: &Store<Lease>, namespace: Option<&str>, name: &str) -> Vec<Ob
         holder_of(lease)
             .is_some_and(|holder| Some(holder.namespace.as_str()) == namespace && holder.name == name)
     };
-    leases.state().iter().filter(|lease| held(lease)).map(|lease| ObjectRef::from_obj(&**lease)).collect()
+    leases.state_filter(held).iter().map(|lease| ObjectRef::from_obj(&**lease)).collect()
 }
 
 /// The Leases held by the run that a Job or pod belongs to.
@@ -182,7 +154,11 @@ fn held_for(leases: &Store<Lease>, object: &impl ResourceExt) -> Vec<ObjectRef<L
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
+pub fn controller(
+    ctx: Arc<RunContext>,
+    feeds: &mut Feeds,
+    stop: &Shutdown,
+) -> impl Future<Output = ()> + use<> {
     let leases = ctx.world.leases.clone();
     let (for_runs, for_jobs, for_pods) = (leases.clone(), leases.clone(), leases.clone());
     let (of_jobs, of_pods) = (ctx.loads.clone(), ctx.loads.clone());
@@ -209,13 +185,18 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl
 mod tests {
     use super::*;
     use crate::{
-        cluster::world::World,
+        cluster::{context::Context, world::World},
         datastore::tests::{Calls, Cluster, context, seen},
     };
+    use jiff::SignedDuration;
     use serde_json::json;
 
     fn from<K: serde::de::DeserializeOwned>(value: serde_json::Value) -> K {
         serde_json::from_value(value).unwrap()
+    }
+
+    fn run_context(shared: Context) -> Arc<RunContext> {
+        Arc::new(RunContext::new(shared, Arc::default()))
     }
 
     fn lease() -> Arc<Lease> {
@@ -235,59 +216,67 @@ mod tests {
         }))
     }
 
-    /// What the keeper does about the Lease, and what it asks, where the watches tell of `runs` and `pods`.
-    async fn look(runs: Vec<BenchmarkRun>, pods: Vec<Pod>) -> (Action, Vec<String>) {
+    /// The cleaner's action for the Lease and its calls, if the watches show `runs` and `pods`.
+    async fn pass_over(runs: Vec<BenchmarkRun>, pods: Vec<Pod>) -> (Action, Vec<String>) {
         let none = |call: &str| {
             let list = json!({"metadata": {}, "items": []});
             matches!(call, "GET jobs" | "GET pods").then_some((200, list))
         };
         let (ctx, calls): (_, Calls) = context(Cluster::default(), none);
         let world = World { runs: seen(runs), pods: seen(pods), ..ctx.world.clone() };
-        let ctx = Arc::new(Context { world, ..(*ctx).clone() });
+        let ctx = run_context(Context { world, ..(*ctx).clone() });
         let action = reconcile(lease(), ctx).await.unwrap();
         let calls = calls.lock().unwrap().iter().map(|(call, _)| call.clone()).collect();
         (action, calls)
     }
 
     #[tokio::test]
-    async fn a_turn_that_is_still_needed_is_looked_at_every_minute_and_costs_no_call() {
+    async fn a_lease_that_a_run_needs_gets_a_pass_every_minute_without_a_call() {
         let mut run = crate::fixtures::run(&["read"], 1);
         let metadata = json!({"namespace": "pits", "name": "sprint", "uid": "run-uid"});
         run.metadata = from(metadata);
         let every_minute = Action::requeue(Duration::from_secs(60));
-        assert_eq!(look(vec![run], vec![]).await, (every_minute.clone(), vec![]));
+        assert_eq!(pass_over(vec![run], vec![]).await, (every_minute.clone(), vec![]));
         let running = client_pod(&json!({"phase": "Running"}), None);
-        assert_eq!(look(vec![], vec![running]).await, (every_minute.clone(), vec![]), "its load goes on");
+        assert_eq!(
+            pass_over(vec![], vec![running]).await,
+            (every_minute.clone(), vec![]),
+            "its load continues"
+        );
         let cut_off = client_pod(&json!({"phase": "Running"}), Some(Timestamp::now()));
         assert_eq!(
-            look(vec![], vec![cut_off]).await,
+            pass_over(vec![], vec![cut_off]).await,
             (every_minute, vec![]),
-            "its pod may be gone long before the hour for which its node need not answer"
+            "its pod may be gone long before the hour in which its node need not respond"
         );
     }
 
     #[tokio::test]
-    async fn a_turn_whose_run_has_gone_ends_and_is_looked_at_once_more() {
+    async fn a_lease_whose_run_is_gone_is_removed_and_gets_one_more_pass() {
         let ended = client_pod(&json!({"phase": "Succeeded"}), None);
-        let (action, calls) = look(vec![], vec![ended]).await;
+        let (action, calls) = pass_over(vec![], vec![ended]).await;
         let removal = ["GET benchmarkruns sprint", "GET jobs", "GET pods", "DELETE leases dragstrip-racer"];
         assert_eq!(calls, removal);
-        assert_eq!(action, Action::requeue(Duration::from_secs(60)), "its removal may go unheard of");
+        assert_eq!(
+            action,
+            Action::requeue(Duration::from_secs(60)),
+            "the event of its removal may be missed"
+        );
     }
 
     #[tokio::test]
-    async fn a_run_that_is_being_deleted_keeps_no_turn_whatever_finalizer_it_has() {
+    async fn a_run_that_is_being_deleted_holds_no_lease_whatever_finalizer_it_has() {
         let mut run = crate::fixtures::run(&["read"], 1);
         run.metadata = from(json!({
             "namespace": "pits", "name": "sprint", "uid": "run-uid",
             "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/keep"]
         }));
-        let (_, calls) = look(vec![run], vec![]).await;
+        let (_, calls) = pass_over(vec![run], vec![]).await;
         assert_eq!(calls.last().map(String::as_str), Some("DELETE leases dragstrip-racer"));
     }
 
     #[tokio::test]
-    async fn a_turn_outlives_load_whose_pods_were_deleted_by_force() {
+    async fn a_lease_outlives_load_whose_pods_were_deleted_by_force() {
         let (ctx, calls) = context(Cluster::default(), |_| None);
         let ends_at = Timestamp::now() + SignedDuration::from_secs(30);
         let failed: Job = from(json!({
@@ -298,9 +287,9 @@ mod tests {
             "status": {"conditions": [{"type": "Failed", "status": "True"}]}
         }));
         let world = World { jobs: seen(vec![failed]), ..ctx.world.clone() };
-        let ctx = Arc::new(Context { world, ..(*ctx).clone() });
+        let ctx = run_context(Context { world, ..(*ctx).clone() });
         reconcile(lease(), ctx.clone()).await.unwrap();
-        assert_eq!(calls.lock().unwrap().len(), 0, "nothing is asked before the watchdogs have ended it");
+        assert_eq!(calls.lock().unwrap().len(), 0, "no request before the watchdogs have ended it");
         ctx.loads.note_pod(&from(json!({
             "metadata": {"uid": "pod", "ownerReferences": [
                 {"apiVersion": "batch/v1", "kind": "Job", "name": "sprint-read-1", "uid": "job", "controller": true}
@@ -310,35 +299,14 @@ mod tests {
         assert!(over(seen_silence(&ctx, &holder_of(&lease()).unwrap()), Timestamp::now()).is_ok());
     }
 
-    fn pod(value: serde_json::Value) -> Pod {
-        serde_json::from_value(value).unwrap()
-    }
-
     #[test]
-    fn a_turn_outlives_load_that_may_still_run() {
-        let bound = serde_json::json!({"dragstrip.dev/load-ends-within-seconds": "75"});
-        let running =
-            pod(serde_json::json!({"metadata": {"annotations": bound}, "status": {"phase": "Running"}}));
-        assert_eq!(silent_from(&running), None, "a pod that was not deleted may load");
-        let ended =
-            pod(serde_json::json!({"metadata": {"annotations": bound}, "status": {"phase": "Failed"}}));
-        assert_eq!(silent_from(&ended), Some(Timestamp::MIN));
-        let cut_off = pod(serde_json::json!({
-            "metadata": {"annotations": bound, "deletionTimestamp": "2026-01-01T00:00:00Z"},
-            "status": {"phase": "Running"}
-        }));
-        assert_eq!(silent_from(&cut_off), Some("2026-01-01T00:01:15Z".parse().unwrap()));
-    }
-
-    #[test]
-    fn a_turn_outlives_a_job_that_may_still_make_pods() {
-        let job = |value: serde_json::Value| -> Job { serde_json::from_value(value).unwrap() };
-        let active = job(serde_json::json!({"metadata": {}, "status": {"active": 1}}));
-        assert_eq!(silence([&active], []), None, "its pods may not have been made yet");
-        let going = job(serde_json::json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-        let over = job(serde_json::json!({
-            "metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}
-        }));
-        assert_eq!(silence([&going, &over], []), Some(Timestamp::MIN));
+    fn a_lease_outlives_a_job_that_may_still_make_pods() {
+        let holder = holder_of(&lease()).unwrap();
+        let silent = |jobs: &[Job]| silence(&Loads::default(), &holder, jobs.iter(), [].iter());
+        let active = from(json!({"metadata": {}, "status": {"active": 1}}));
+        assert_eq!(silent(&[active]), None, "its pods may not have been made yet");
+        let going = from(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        let over = json!({"metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}});
+        assert_eq!(silent(&[going, from(over)]), Some(Timestamp::MIN));
     }
 }

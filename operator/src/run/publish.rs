@@ -1,7 +1,10 @@
-//! Writes a run's status, and tells of it in the log and by events. [`publish`] needs the
-//! client.
+//! Writes a run's status, and announces changes in the log and by events. Needs the client.
 
-use crate::{cluster::apply::apply_status, context::Context};
+pub mod noise;
+pub mod price;
+
+use super::context::RunContext;
+use crate::cluster::apply::apply_status;
 use dragstrip_core::{labels::RUN_MANAGER, run::status::STARTING};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
@@ -10,14 +13,7 @@ use dragstrip_crds::{
 };
 use kube::ResourceExt;
 
-/// The status could not be carried on.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("failed to write the status of the run")]
-    Write(#[source] kube::Error),
-}
-
-/// The event a change of status deserves: whether it warns, its reason, its note.
+/// The event for a change of status: whether it warns, its reason, its note.
 fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(bool, &'static str, String)> {
     let note = new.message.clone().unwrap_or_default();
     let held_up = |status: &BenchmarkRunStatus| {
@@ -45,7 +41,7 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
     }
 }
 
-/// The life of a run in the log, one line for each phase of it.
+/// Logs each change of the run's phase.
 fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus) {
     if old.phase == status.phase && !status.conditions.is_empty() && !old.conditions.is_empty() {
         return;
@@ -56,27 +52,25 @@ fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus
     tracing::info!(run = name, namespace, phase = %status.phase, measured, message, "run");
 }
 
-/// Writes `status` if it differs from `old`, and publishes what deserves an event. `false` if the run
-/// changed or was deleted meanwhile.
+/// Writes `status` if it differs from `old`, and announces changes. `false` if the run changed or was
+/// deleted meanwhile.
 pub async fn publish(
-    ctx: &Context,
+    ctx: &RunContext,
     run: &BenchmarkRun,
     old: &BenchmarkRunStatus,
     status: &BenchmarkRunStatus,
-) -> Result<bool, Error> {
+) -> kube::Result<bool> {
     if old == status {
         return Ok(true);
     }
-    let written =
-        apply_status(&ctx.client, &ctx.overlay, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
-    if !written {
-        return Ok(false);
+    let written = apply_status(&ctx.client, &ctx.overlay, RUN_MANAGER, run, status).await?;
+    if written {
+        log(run, old, status);
+        if let Some((warning, reason, note)) = announcement(old, status) {
+            ctx.announcer.publish(run, warning, reason, &note).await;
+        }
     }
-    log(run, old, status);
-    if let Some((warning, reason, note)) = announcement(old, status) {
-        ctx.announcer.publish(run, warning, reason, &note).await;
-    }
-    Ok(true)
+    Ok(written)
 }
 
 #[cfg(test)]

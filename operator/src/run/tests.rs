@@ -1,13 +1,24 @@
-//! Steps of the controller against a mock apiserver: which calls are made, in which order,
-//! and what follows from the answers.
+//! Steps of the controller against a mock API server: its calls in sequence, and what follows from
+//! the answers.
 
 use super::*;
-use crate::datastore::tests::{Answer, Calls, Cluster, body, context};
+pub(super) use crate::datastore::tests::Cluster;
+use crate::datastore::tests::{Answer, Calls, body};
 use crate::fixtures;
 use decide::TargetState;
 use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult};
 use serde_json::{Value, json};
 use turn::TurnCheck;
+
+/// The context of a controller of this `cluster`, and the calls that it makes.
+pub(super) fn context(cluster: Cluster, answer: Answer) -> (RunContext, Calls) {
+    let (shared, calls) = crate::datastore::tests::context(cluster, answer);
+    (RunContext::new((*shared).clone(), Arc::default()), calls)
+}
+
+fn deadline() -> Timestamp {
+    Timestamp::now().saturating_add(jiff::SignedDuration::from_mins(30)).unwrap()
+}
 
 /// A run with phases write and read in the mock's namespace.
 fn declared() -> BenchmarkRun {
@@ -20,7 +31,7 @@ fn valid() -> ValidatedRun {
     validate::validate(&declared()).unwrap()
 }
 
-/// What a pass found that holds its turn, when results of these names are stored.
+/// What a pass found of a run that holds its turn, with stored results of these names.
 fn found(stored: &[&str]) -> Fetched {
     let turn = TurnCheck {
         turn: decide::Turn::Held,
@@ -74,12 +85,10 @@ fn own_datastore(uid: &str) -> Value {
     json!({"metadata": {"name": "sprint", "namespace": "pits", "uid": "d", "ownerReferences": [owner]}})
 }
 
-/// What becomes of `step`, and the calls that it took.
+/// The outcome of `step`, and its calls.
 async fn carried_out(answer: Answer, fetched: &Fetched, step: Step) -> (Step, Vec<String>) {
     let (ctx, calls) = context(Cluster::default(), answer);
-    let now = Timestamp::now();
-    let deadline = now.saturating_add(jiff::SignedDuration::from_mins(30)).unwrap();
-    let (step, _) = carry_out(&ctx, &valid(), fetched, step, deadline, now).await.unwrap();
+    let (step, _) = carry_out(&ctx, &valid(), fetched, step, deadline(), Timestamp::now()).await.unwrap();
     let calls = names(&calls);
     (step, calls)
 }
@@ -100,7 +109,7 @@ async fn a_job_that_is_refused_between_two_phases_ends_the_run_under_its_turn() 
 }
 
 #[tokio::test]
-async fn nothing_is_made_for_a_run_that_has_ended_whatever_a_watch_shows() {
+async fn nothing_is_created_for_a_run_that_has_ended_whatever_a_watch_shows() {
     let ended: Answer = |call| {
         let status = json!({"finishedAt": "2026-01-01T00:00:00Z"});
         (call == "GET benchmarkruns sprint").then(|| stored_run(&status))
@@ -116,7 +125,7 @@ async fn nothing_is_made_for_a_run_that_has_ended_whatever_a_watch_shows() {
 #[tokio::test]
 async fn a_measurement_whose_job_was_deleted_is_stored_as_lost() {
     let (ctx, calls) = context(Cluster::default(), empty_list);
-    let applied = apply::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0)).await.unwrap();
+    let applied = act::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0), deadline()).await.unwrap();
     assert_eq!(applied, Applied::Progressed);
     let marks = &body(&calls, "POST configmaps")["metadata"]["annotations"];
     assert_eq!(marks["dragstrip.dev/outcome"], "Lost");
@@ -125,32 +134,36 @@ async fn a_measurement_whose_job_was_deleted_is_stored_as_lost() {
 }
 
 #[tokio::test]
-async fn a_job_that_only_the_watch_lacks_is_no_loss() {
+async fn a_job_that_only_the_watch_lacks_is_not_lost() {
     let there: Answer = |call| {
         let owner = json!({"apiVersion": "v1", "kind": "BenchmarkRun", "name": "sprint", "uid": "run-uid"});
         let job = json!({"metadata": {"name": "sprint-write-1", "ownerReferences": [owner]}});
         (call == "GET jobs sprint-write-1").then_some((200, job)).or_else(|| empty_list(call))
     };
     let (ctx, calls) = context(Cluster::default(), there);
-    let applied = apply::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0)).await.unwrap();
+    let applied = act::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0), deadline()).await.unwrap();
     assert_eq!(applied, Applied::Awaited);
     assert!(!names(&calls).contains(&"POST configmaps".to_owned()), "{calls:?}");
 }
 
 #[tokio::test]
-async fn a_result_that_is_refused_is_told_and_not_tried_again_at_once() {
+async fn a_result_that_is_refused_is_reported_and_not_retried_at_once() {
     let refuses: Answer = |call| (call == "POST configmaps").then(refusal).or_else(|| empty_list(call));
     let (ctx, calls) = context(Cluster::default(), refuses);
-    let store = async || apply::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0)).await.unwrap();
-    let Applied::NotStored { why, until: Some(_) } = store().await else { panic!("nobody is told") };
-    assert_eq!(why, "exceeded quota: small");
+    let store =
+        async || act::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0), deadline()).await.unwrap();
+    let waits = |applied| match applied {
+        Applied::Instead(Step::Wait(Waiting::Log { why, .. }, Some(_))) => why,
+        other => panic!("the refusal was not reported: {other:?}"),
+    };
+    assert_eq!(waits(store().await), "exceeded quota: small");
     let before = names(&calls).len();
-    assert!(matches!(store().await, Applied::NotStored { until: Some(_), .. }));
-    assert_eq!(names(&calls).len(), before, "each event would bring another try");
+    waits(store().await);
+    assert_eq!(names(&calls).len(), before, "each event would bring another attempt");
 }
 
 #[tokio::test]
-async fn the_runs_own_datastore_goes_with_it_though_no_watch_tells_of_it_yet() {
+async fn the_runs_own_datastore_is_deleted_with_it_though_no_watch_shows_it_yet() {
     let own: Answer = |call| match call {
         "GET datastores sprint" => Some((200, own_datastore("run-uid"))),
         _ => empty_list(call),
@@ -161,7 +174,7 @@ async fn the_runs_own_datastore_goes_with_it_though_no_watch_tells_of_it_yet() {
     };
     for (answer, removed) in [(own, true), (strange, false)] {
         let (ctx, calls) = context(Cluster::default(), answer);
-        apply::clear_up(&ctx, &declared()).await.unwrap();
+        act::clear_up(&ctx, &declared()).await.unwrap();
         let removes = names(&calls).contains(&"DELETE datastores sprint".to_owned());
         assert_eq!(removes, removed, "{calls:?}");
     }

@@ -1,7 +1,9 @@
-//! Whose turn it is: which Leases a run needs, who holds them, which nodes its
-//! clients get, and its place in the queue. Pure.
+//! Turn taking: the Leases a run needs, their holders, the nodes for its clients, and its place in
+//! the queue. Pure.
 
-use super::client_nodes::{Servers, Uses, candidates, none_fits, terms, wanted};
+pub mod client_nodes;
+
+use client_nodes::{Servers, Uses, candidates, none_fits, terms, wanted};
 use dragstrip_core::{
     digest::digest,
     lease::{Holder, LeaseKey, NO_RUN, given_back, holder_of},
@@ -25,13 +27,13 @@ use std::{
     sync::Arc,
 };
 
-/// The Leases that a run against `target` needs beside those of its clients' nodes:
-/// the target's, and that of each node its servers run on, since two servers loaded
-/// on one node disturb each other.
+/// The Leases that a run against `target` needs beside those of its clients' nodes: that of the
+/// target, and that of each node with one of its servers, since two servers under load on one node
+/// disturb each other.
 pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
     let own = match &target.datastore {
         Some(datastore) => LeaseKey::of_datastore(&datastore.namespace, &datastore.name),
-        // An address is the same target from every namespace and in any case.
+        // An address is the same target from every namespace and in any spelling.
         None => LeaseKey {
             namespace: operator_namespace.to_owned(),
             name: format!(
@@ -44,11 +46,11 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
     std::iter::once(own).chain(nodes).collect()
 }
 
-/// Who waits for a Lease: the first, and how many.
+/// The runs that wait for a Lease: the first, and how many.
 type Waiting = (RunReference, usize);
 
-/// The Leases for which runs wait that were made before `run`: each such run drew a ticket
-/// when it published that it is queued. One that is being deleted takes no turn any more.
+/// The Leases for which runs wait that were created before `run`: each of them drew a ticket when
+/// it published that it is queued. A run that is being deleted takes no turn.
 fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> BTreeMap<String, Waiting> {
     let of = |other: &Arc<BenchmarkRun>| {
         let reference = RunReference { namespace: other.namespace()?, name: other.name_any() };
@@ -72,7 +74,7 @@ fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> BTreeMap<String, W
     tickets
 }
 
-/// What of the cluster a look at the turn rests on.
+/// The objects that determine the turn.
 pub struct Seen<'a> {
     pub leases: &'a [Arc<Lease>],
     /// All runs that have not ended.
@@ -84,19 +86,19 @@ pub struct Seen<'a> {
     pub operator_namespace: &'a str,
 }
 
-/// The turn as it was found, and what follows from it.
+/// The turn, and what follows from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnCheck {
     pub turn: Turn,
-    /// The Leases to take when it is nobody's, in a fixed order.
+    /// The Leases to acquire if the turn is free, in a fixed sequence.
     pub missing: Vec<LeaseKey>,
-    /// The nodes for the clients; empty where the scheduler is to find some, since there are too few yet.
+    /// The nodes for the clients; empty if the scheduler is to find some, since there are too few yet.
     pub client_nodes: Vec<String>,
     /// Why there are too few nodes for the clients.
     pub no_node: Option<String>,
-    /// What a node for the clients must have that is still to be made.
+    /// What a node for the clients must have that does not exist yet.
     pub wanted: Vec<NodeSelectorTerm>,
-    /// Why nobody can tell which nodes the clients may have.
+    /// Why the places of the clients cannot be determined.
     pub unplaceable: Option<String>,
 }
 
@@ -117,14 +119,14 @@ impl Holders<'_> {
         Some(holder_of(lease).unwrap_or_else(stranger))
     }
 
-    /// Held for good: a Lease that was given back is on its way out.
+    /// Whether the run holds the Lease for good: a released Lease will be removed.
     fn own(&self, key: &LeaseKey) -> bool {
         self.holder(key).as_ref() == Some(&self.run.holder)
             && !self.by_key.get(&key.to_string()).is_some_and(|lease| given_back(lease))
     }
 
-    /// What keeps this run off the Lease: who holds it, who was there first, or whose
-    /// clients are on the node or wait for it.
+    /// The run that keeps this run off the Lease: its holder, the first in its queue, or the run
+    /// whose clients are on the node or wait for it.
     fn blocked_by(&self, key: &LeaseKey) -> Option<RunReference> {
         if self.own(key) {
             return None;
@@ -132,7 +134,7 @@ impl Holders<'_> {
         let first = || self.tickets.get(&key.to_string()).map(|(first, _)| first.clone());
         let beside = || self.uses.clients.get(key.node()?).cloned();
         let awaited = || {
-            // Hardly ever: a look for each of many nodes would be dear.
+            // Rarely needed: a search for each of many nodes would be expensive.
             let name = key.node().filter(|_| !self.uses.waiting.is_empty())?;
             let node = self.seen.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))?;
             self.uses.awaited_by(node).cloned()
@@ -140,7 +142,7 @@ impl Holders<'_> {
         self.holder(key).map(|holder| holder.reference()).or_else(first).or_else(beside).or_else(awaited)
     }
 
-    /// That this run waits for `key`, which `holder` has, and for all of `needs` that it does not hold.
+    /// The queue for `key`, which `holder` has, and for all of `needs` that this run does not hold.
     fn busy<'a>(
         &self,
         key: &LeaseKey,
@@ -161,18 +163,17 @@ impl Holders<'_> {
 
 /// The nodes for the clients.
 struct Choice {
-    /// Free ones and those held already, as many as are used; the best first.
+    /// Free ones and those held already, as many as needed; the best first.
     nodes: Vec<String>,
-    /// Of these the ones held already.
+    /// Those of them that are held already.
     own: Vec<String>,
     /// How many must be held before a client starts.
     least: usize,
-    /// Who keeps this run off a node that would do, where too few are free.
+    /// The run that keeps this run off a suitable node, if too few are free.
     blocked: Option<(RunReference, LeaseKey)>,
-    /// As many nodes as are needed, those first that are free or held.
+    /// As many nodes as needed, free and held ones first.
     needs: Vec<LeaseKey>,
-    /// Why there are too few nodes, whoever has them: the scheduler, or who makes nodes, is
-    /// to find the others.
+    /// Why there are too few nodes, whoever holds them: the scheduler or an autoscaler finds the others.
     too_few: Option<String>,
 }
 
@@ -183,7 +184,7 @@ impl Choice {
         let (needed, most) = wanted(held.run);
         let too_few =
             (fit.len() < needed).then(|| none_fits(held.run, held.seen.nodes, &held.uses, &held.servers));
-        // Of too few all are held: pods that may go to any node would go to one that another
+        // If there are too few, hold all: pods that may go to any node would go to one that another
         // run uses between two of its phases.
         let least = needed.min(fit.len());
         let turned = setbacks % fit.len().max(1);
@@ -199,15 +200,15 @@ impl Choice {
         Self { blocked: blocked.flatten(), needs, nodes, own, least, too_few }
     }
 
-    /// The nodes that the clients are bound to, of those `chosen`: of too few none, since the
-    /// others are still to come.
+    /// The nodes of those `chosen` that the clients are bound to: none if there are too few, since
+    /// others are to come.
     fn bound(&self, chosen: &[String]) -> Vec<String> {
         if self.too_few.is_some() { Vec::new() } else { chosen.to_vec() }
     }
 }
 
-/// Finds out whose turn it is. `setbacks` is how often the clients could not start.
-pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> TurnCheck {
+/// Determines the turn of `run`. `setbacks` is how often the clients could not start.
+pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> TurnCheck {
     let nodes = seen.nodes.iter().map(Arc::as_ref).filter(|node| target.nodes.contains(&node.name_any()));
     let nodes: Vec<&Node> = nodes.collect();
     let (beside, unplaceable) = match nodes::beside(run.spec.clients.colocate, &nodes) {
@@ -239,10 +240,10 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
     if choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
         return turn_check(Turn::Held, Vec::new(), choice.bound(&choice.own));
     }
-    let target_kept = fixed.iter().find_map(|key| Some((held.blocked_by(key)?, key.clone())));
-    // Until the target is free its nodes are left to others; from then on all wait for this run.
-    let nodes: &[LeaseKey] = if target_kept.is_some() { &[] } else { &choice.needs };
-    if let Some((by, key)) = target_kept.or_else(|| choice.blocked.clone()) {
+    let target_blocked = fixed.iter().find_map(|key| Some((held.blocked_by(key)?, key.clone())));
+    // Until the target is free, the run leaves the clients' nodes to others; then it waits for them too.
+    let nodes: &[LeaseKey] = if target_blocked.is_some() { &[] } else { &choice.needs };
+    if let Some((by, key)) = target_blocked.or_else(|| choice.blocked.clone()) {
         let holds = seen.leases.iter().any(|lease| of_run(&lease));
         let queue = held.busy(&key, by, fixed.iter().chain(nodes));
         return turn_check(Turn::Busy { queue, holds }, Vec::new(), Vec::new());
@@ -250,7 +251,7 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
     let nodes = choice.nodes.iter().map(|node| held.node(node));
     let mut missing: Vec<LeaseKey> =
         fixed.iter().cloned().chain(nodes).filter(|key| !held.own(key)).collect();
-    // In one order for all, so that two runs never wait for each other; a shared node once.
+    // The same sequence for all runs, so that two never wait for each other; a shared node once.
     missing.sort();
     missing.dedup();
     turn_check(Turn::Free, missing, choice.bound(&choice.nodes))

@@ -1,6 +1,6 @@
-//! The objects that a suite makes. Pure.
+//! The objects that a suite creates. Pure.
 
-use crate::objects::owner;
+use crate::{cluster::parts::config_maps, objects::owner};
 use dragstrip_core::{
     labels,
     suite::expand::{Plan, PlannedCell},
@@ -10,7 +10,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::stored;
 use jiff::Timestamp;
-use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ pub const JSON: &str = "report.json.gz";
 pub const HTML: &str = "report.html.gz";
 /// Key of the Markdown report, which is not compressed: kubectl shows it.
 pub const MARKDOWN: &str = "report.md";
-/// Bytes of Markdown that are kept; the JSON report has all.
+/// Most bytes of Markdown that are stored; the JSON report is complete.
 const MOST_MARKDOWN: usize = 900_000;
 
-/// Whether `object` was made for the suite with this uid.
+/// Whether `object` was created for the suite with this uid.
 pub fn is_own(object: &impl ResourceExt, uid: &str) -> bool {
     object.owner_references().iter().any(|owner| owner.uid == uid && owner.controller == Some(true))
 }
@@ -60,8 +60,8 @@ pub fn round_name(suite: &str, time: Timestamp) -> String {
     format!("{suite}-{}", time.as_second() / 60)
 }
 
-/// The round of `suite` at `time`, compared with the round called `previous`. The first
-/// round has nothing to be compared with, and no thresholds that are about that.
+/// The round of `suite` at `time`, compared with the round called `previous`. The first round has
+/// no baseline, and no thresholds relative to one.
 pub fn round(suite: &BenchmarkSuite, time: Timestamp, previous: Option<&str>) -> BenchmarkSuite {
     let mut spec = suite.spec.clone();
     (spec.schedule, spec.ttl_after_finished) = (None, None);
@@ -78,58 +78,43 @@ pub fn round(suite: &BenchmarkSuite, time: Timestamp, previous: Option<&str>) ->
     round
 }
 
-/// The name of the ConfigMap in which the report of the suite called `suite` begins.
+/// The name of the first ConfigMap of the report of the suite called `suite`.
 pub fn report_name(suite: &str) -> String {
     format!("{suite}-report")
 }
 
-/// The ConfigMaps that hold `parts` of one form of a report, the first one last.
+/// The ConfigMaps that hold `parts` of one form of a report.
 fn form(suite: &BenchmarkSuite, name: &str, key: &str, parts: Vec<Vec<u8>>) -> Vec<ConfigMap> {
-    let marks = stored::marks(&parts);
-    let held = parts.into_iter().enumerate().map(|(index, part)| {
-        let mut map = ConfigMap {
-            metadata: metadata(suite, &stored::part_name(name, index + 1, &marks)),
-            binary_data: Some([(key.to_owned(), ByteString(part))].into()),
-            immutable: Some(true),
-            ..ConfigMap::default()
-        };
-        if index == 0 {
-            map.metadata.annotations = Some(marks.clone());
-        } else {
-            map.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
-        }
-        map
-    });
-    held.rev().collect()
+    let annotations = Some(stored::marks(&parts));
+    config_maps(&ObjectMeta { annotations, ..metadata(suite, name) }, key, parts)
 }
 
-/// `text` with as many characters as fit.
+/// `text`, cut to as many characters as fit.
 fn fit(text: &str) -> String {
     if text.len() <= MOST_MARKDOWN {
         return text.to_owned();
     }
     let end = (0..=MOST_MARKDOWN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}\n\nCut: the JSON report has all.\n", &text[..end])
+    format!("{}\n\nCut: the JSON report is complete.\n", &text[..end])
 }
 
-/// The names of the page, the text and the report itself, which counts as stored when the last is there.
+/// The names of the page, the text and the report itself, which counts as stored when the last exists.
 fn report_names(suite: &BenchmarkSuite) -> [String; 3] {
     let name = report_name(&suite.name_any());
     [format!("{name}.html"), format!("{name}.md"), name]
 }
 
-/// The ConfigMaps with which the forms of a report begin, still empty; the report itself is last.
+/// The first ConfigMaps of the forms of a report, still empty; the report itself is last.
 pub fn report_heads(suite: &BenchmarkSuite) -> [ConfigMap; 3] {
     report_names(suite).map(|name| ConfigMap { metadata: metadata(suite, &name), ..ConfigMap::default() })
 }
 
-/// The ConfigMaps of a report, in the order in which they must be made: that with the name of
-/// [`report_name`] is the last, since the report counts as stored when that one is there.
+/// The ConfigMaps of a report, in the sequence in which they must be created.
 pub fn report(suite: &BenchmarkSuite, json: Vec<Vec<u8>>) -> Vec<ConfigMap> {
     form(suite, &report_name(&suite.name_any()), JSON, json)
 }
 
-/// The ConfigMaps of a report's page and text, which are made of the stored one.
+/// The ConfigMaps of a report's page and text, which are rendered from the stored report.
 pub fn report_for_people(suite: &BenchmarkSuite, html: Vec<Vec<u8>>, markdown: &str) -> Vec<ConfigMap> {
     let [page, text, _] = report_names(suite);
     let plain = ConfigMap {
@@ -158,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_whose_it_is_and_what_it_measures() {
+    fn a_run_names_its_suite_and_what_it_measures() {
         let suite = suite(json!({}));
         let plan = plan(&suite, &|_| Ok(())).unwrap();
         let cell = &plan.cells[0];
@@ -190,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_there_when_its_last_config_map_is_and_none_is_too_large() {
+    fn a_report_counts_with_its_last_config_map_and_none_is_too_large() {
         let suite = suite(json!({}));
         let maps = report(&suite, vec![vec![1; 10], vec![2; 10]]);
         let names: Vec<String> = maps.iter().map(ResourceExt::name_any).collect();
@@ -198,14 +183,14 @@ mod tests {
         assert_eq!(names[1], "pipelines-report");
         let people = report_for_people(&suite, vec![vec![3]], &"é".repeat(600_000));
         let markdown = &people[1].data.as_ref().unwrap()[MARKDOWN];
-        assert!(markdown.len() < 1_000_000 && markdown.ends_with("Cut: the JSON report has all.\n"));
+        assert!(markdown.len() < 1_000_000 && markdown.ends_with("Cut: the JSON report is complete.\n"));
         let made = maps[1..].iter().chain(&people);
         assert!(made.clone().all(|map| map.immutable == Some(true) && is_own(map, "suite-uid")));
         let mut names: Vec<String> = made.map(ResourceExt::name_any).collect();
         names.sort();
-        let mut looked_for = report_heads(&suite).map(|map| map.name_any());
-        assert_eq!(looked_for[2], "pipelines-report", "a stranger's must be found before all is built");
-        looked_for.sort();
-        assert_eq!(names, looked_for);
+        let mut heads = report_heads(&suite).map(|map| map.name_any());
+        assert_eq!(heads[2], "pipelines-report", "a stranger's must be found before the report is built");
+        heads.sort();
+        assert_eq!(names, heads);
     }
 }

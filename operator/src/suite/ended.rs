@@ -1,5 +1,5 @@
-//! A run that has ended, as its suite remembers it until the report: packed, since a thousand
-//! of them as they are would take more memory than the operator has. Pure.
+//! A run that has ended, in its suite's cache until the report: compressed, since a thousand runs
+//! would take more memory than the operator has. Pure.
 
 use dragstrip_core::labels::CELL_WORDS;
 use dragstrip_crds::{
@@ -9,22 +9,22 @@ use dragstrip_crds::{
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 use kube::ResourceExt;
 
-/// What is known of it.
+/// A run that has ended.
 #[derive(Debug)]
 pub struct Ended {
     /// Its name and its combination, for people.
-    pub words: String,
+    pub description: String,
     pub phase: RunPhase,
-    /// Whether it gives no numbers that may be believed.
+    /// Whether it has no valid numbers.
     pub failed: bool,
     /// From its creation to its end, in seconds.
     pub seconds: Option<i64>,
     /// Names of its stored results.
     pub results: Vec<String>,
-    packed: Vec<u8>,
+    compressed: Vec<u8>,
 }
 
-/// Whether a run that has ended gives no numbers that may be believed.
+/// Whether a run that has ended has no valid numbers.
 pub fn failed(run: &BenchmarkRun) -> bool {
     let status = run.status.as_ref();
     status.is_none_or(|it| it.phase != RunPhase::Succeeded || it.verdict == Some(Verdict::Invalid))
@@ -37,28 +37,28 @@ fn seconds(run: &BenchmarkRun) -> Option<i64> {
 }
 
 impl Ended {
-    /// Packs `run`.
+    /// Compresses `run`.
     pub fn of(run: &BenchmarkRun) -> serde_json::Result<Self> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
         serde_json::to_writer(&mut encoder, run)?;
-        let mut packed = encoder.finish().map_err(serde_json::Error::io)?;
-        packed.shrink_to_fit();
+        let mut compressed = encoder.finish().map_err(serde_json::Error::io)?;
+        compressed.shrink_to_fit();
         let phases = run.status.iter().flat_map(|status| &status.phases);
         let results = phases.flat_map(|phase| &phase.repetitions);
         let cell = run.annotations().get(CELL_WORDS).cloned().unwrap_or_default();
         Ok(Self {
-            words: format!("{} ({cell})", run.name_any()),
+            description: format!("{} ({cell})", run.name_any()),
             phase: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
             failed: failed(run),
             seconds: seconds(run),
             results: results.map(|one| one.config_map.clone()).collect(),
-            packed,
+            compressed,
         })
     }
 
-    /// The run.
+    /// Decompresses the run.
     pub fn run(&self) -> serde_json::Result<BenchmarkRun> {
-        serde_json::from_reader(std::io::BufReader::new(DeflateDecoder::new(self.packed.as_slice())))
+        serde_json::from_reader(std::io::BufReader::new(DeflateDecoder::new(self.compressed.as_slice())))
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_run_comes_back_as_it_was_and_takes_a_fraction_of_it() {
+    fn a_decompressed_run_equals_the_original_and_takes_a_fraction_of_its_size() {
         let run: BenchmarkRun = serde_json::from_value(json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
             "metadata": {
@@ -95,10 +95,10 @@ pub(super) mod tests {
         let ended = Ended::of(&run).unwrap();
         assert_eq!(ended.run().unwrap(), run);
         assert_eq!(
-            (ended.words.as_str(), ended.failed, ended.seconds),
+            (ended.description.as_str(), ended.failed, ended.seconds),
             ("s-1 (redis threads=2)", true, Some(65))
         );
         let plain = serde_json::to_vec(&run).unwrap().len();
-        assert!(ended.packed.len() * 4 < plain, "{} of {plain} bytes", ended.packed.len());
+        assert!(ended.compressed.len() * 4 < plain, "{} of {plain} bytes", ended.compressed.len());
     }
 }

@@ -1,8 +1,7 @@
-//! How the runs of a suite stand: those under way from the watch, those that have ended
-//! asked for once each, and after a restart listed. Needs the client.
+//! The states of a suite's runs: those under way from the watch, those that have ended read once
+//! each, and after a restart listed. Needs the client.
 
-use super::{build::is_own, cache::SuiteCache, ended::Ended};
-use crate::context::Context;
+use super::{build::is_own, cache::SuiteCache, context::SuiteContext, ended::Ended};
 use dragstrip_core::{
     labels,
     suite::{
@@ -24,26 +23,26 @@ pub enum Error {
     List(#[source] kube::Error),
     #[error("failed to read BenchmarkRun {1}")]
     Read(#[source] kube::Error, String),
-    #[error("failed to pack BenchmarkRun {1}")]
-    Pack(#[source] serde_json::Error, String),
+    #[error("failed to compress BenchmarkRun {1}")]
+    Compress(#[source] serde_json::Error, String),
 }
 
-/// Runs read at once.
+/// Runs in one page of a list.
 const PAGE: u32 = 100;
-/// How long a run that was just made may be unknown to the watch before it is asked for.
+/// How long the watch may not show a run that was just created before the operator reads it.
 pub const WATCH_LAGS: Duration = Duration::from_secs(10);
 
 /// The runs of a plan by their names.
 type Names<'a> = HashMap<String, &'a PlannedCell>;
 
-/// What was found of a run.
+/// What a run is to its suite.
 #[derive(Debug)]
 enum Found {
     Ended(Box<BenchmarkRun>),
     UnderWay,
     /// This version cannot read it.
     Unreadable(String),
-    /// It is another's, or of another declaration of the suite.
+    /// It belongs to somebody else, or to another declaration of the suite.
     Other,
 }
 
@@ -52,16 +51,14 @@ fn has_ended(run: &BenchmarkRun) -> bool {
         && run.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether `run` was made for the suite with this uid, with the spec that its plan has for it.
-/// What an earlier version made does not say which it was given.
+/// Whether `run` was created for the suite with this uid, with the spec that its plan has for it.
 fn is_planned(run: &impl ResourceExt, uid: &str, names: &Names<'_>) -> bool {
-    let given = run.annotations().get(labels::GIVEN_SPEC);
-    let planned = names.get(&run.name_any());
-    is_own(run, uid) && planned.is_some_and(|cell| given.is_none_or(|given| *given == cell.given_spec))
+    let planned = names.get(&run.name_any()).map(|cell| &cell.given_spec);
+    is_own(run, uid) && planned.is_some() && run.annotations().get(labels::GIVEN_SPEC) == planned
 }
 
 /// What `run` is to the suite with this uid.
-fn look(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -> Found {
+fn classify(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -> Found {
     if !is_planned(&run, uid, names) {
         return Found::Other;
     }
@@ -72,19 +69,19 @@ fn look(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -> Fo
     }
 }
 
-/// Takes note of what was found of the run called `name`.
-fn note(cache: &mut SuiteCache, name: String, found: Found) -> Result<(), Error> {
-    cache.made.remove(&name);
+/// Records in the cache what was found of the run called `name`.
+fn record(cache: &mut SuiteCache, name: String, found: Found) -> Result<(), Error> {
+    cache.created.remove(&name);
     cache.unreadable.remove(&name);
     match found {
         Found::Ended(mut run) => {
-            // What nobody reads need not be packed.
+            // Nobody reads them.
             run.managed_fields_mut().clear();
-            let ended = Ended::of(&run).map_err(|error| Error::Pack(error, name.clone()))?;
+            let ended = Ended::of(&run).map_err(|error| Error::Compress(error, name.clone()))?;
             cache.ended.insert(name, ended);
         }
         Found::UnderWay => {
-            cache.made.insert(name, Some(Instant::now()));
+            cache.created.insert(name, Some(Instant::now()));
         }
         Found::Unreadable(why) => {
             cache.unreadable.insert(name, why);
@@ -94,7 +91,7 @@ fn note(cache: &mut SuiteCache, name: String, found: Found) -> Result<(), Error>
     Ok(())
 }
 
-/// The runs of a suite, and what is known of it.
+/// The runs of a suite in the API server.
 struct Runs<'a> {
     api: Api<DeserializeGuard<BenchmarkRun>>,
     uid: &'a str,
@@ -107,14 +104,14 @@ fn of_suite(uid: &str) -> ListParams {
 }
 
 impl Runs<'_> {
-    /// Takes note of all runs that are there.
+    /// Records all runs that exist.
     async fn list(&self, cache: &mut SuiteCache) -> Result<(), Error> {
         let mut page = of_suite(self.uid).limit(PAGE);
         loop {
             let listed = self.api.list(&page).await.map_err(Error::List)?;
             for run in listed.items {
                 let name = run.name_any();
-                note(cache, name, look(run, self.uid, self.names))?;
+                record(cache, name, classify(run, self.uid, self.names))?;
             }
             match listed.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
@@ -125,25 +122,29 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Takes note of what became of the run called `name`, which the watch does not know, or not yet.
-    async fn ask(&self, name: String, cache: &mut SuiteCache) -> Result<(), Error> {
+    /// Reads and records the run called `name`, which the watch does not show, or not yet.
+    async fn read(&self, name: String, cache: &mut SuiteCache) -> Result<(), Error> {
         let found = self.api.get_opt(&name).await.map_err(|error| Error::Read(error, name.clone()))?;
-        let found = found.map_or(Found::Other, |run| look(run, self.uid, self.names));
-        let says = match &found {
+        let found = found.map_or(Found::Other, |run| classify(run, self.uid, self.names));
+        let message = match &found {
             Found::Ended(run) => run.status.as_ref().and_then(|status| status.message.clone()),
             _ => None,
         };
-        note(cache, name.clone(), found)?;
+        record(cache, name.clone(), found)?;
         if cache.child(&name, None, self.cancelled) == (Child::Ended { failed: true }) {
-            cache.unannounced.push((name, says.unwrap_or_default()));
+            cache.unannounced.push((name, message.unwrap_or_default()));
         }
         Ok(())
     }
 }
 
-/// Looks which of the runs that have ended are still there: those that somebody deleted are
-/// to be measured again. Whether any is missing.
-pub async fn verify(ctx: &Context, suite: &BenchmarkSuite, cache: &mut SuiteCache) -> Result<bool, Error> {
+/// Drops from the cache the ended runs that somebody deleted, which are to be measured again.
+/// Returns whether there are any.
+pub async fn drop_deleted(
+    ctx: &SuiteContext,
+    suite: &BenchmarkSuite,
+    cache: &mut SuiteCache,
+) -> Result<bool, Error> {
     let uid = suite.uid().unwrap_or_default();
     let api: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
     let listed = api.list_metadata(&of_suite(&uid)).await.map_err(Error::List)?;
@@ -153,8 +154,8 @@ pub async fn verify(ctx: &Context, suite: &BenchmarkSuite, cache: &mut SuiteCach
     Ok(cache.ended.len() < before)
 }
 
-/// What a run waits for before its load, so that a suite that does not come on says why.
-pub fn waiting(ctx: &Context, suite: &BenchmarkSuite) -> Option<String> {
+/// What a run waits for before its load: why the suite does not progress.
+pub fn waiting(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Option<String> {
     let (namespace, uid) = (suite.namespace(), suite.uid().unwrap_or_default());
     let waits = |run: &BenchmarkRun| {
         let before_load = [RunPhase::Pending, RunPhase::Provisioning, RunPhase::Queued];
@@ -170,9 +171,9 @@ pub fn waiting(ctx: &Context, suite: &BenchmarkSuite) -> Option<String> {
     Some(format!("{} is {}: {}", run.name_any(), status.phase, status.message.as_deref()?))
 }
 
-/// How the runs of `plan` stand, in its order.
+/// The states of the runs of `plan`, in its sequence.
 pub async fn children(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     plan: &Plan,
     cache: &mut SuiteCache,
@@ -189,14 +190,14 @@ pub async fn children(
     let seen: HashMap<String, bool> =
         seen.iter().filter(|run| !has_ended(run)).map(|run| (run.name_any(), run.spec.cancel)).collect();
     let under_way = seen.keys().filter(|name| !cache.ended.contains_key(*name));
-    cache.made.extend(under_way.map(|name| (name.clone(), None)));
+    cache.created.extend(under_way.map(|name| (name.clone(), None)));
     let unseen = |(name, since): (&String, &Option<Instant>)| {
         let lags = since.is_some_and(|since| since.elapsed() < WATCH_LAGS);
         (!seen.contains_key(name) && !lags).then(|| name.clone())
     };
-    let unseen = cache.made.iter().filter_map(unseen).chain(cache.unreadable.keys().cloned());
+    let unseen = cache.created.iter().filter_map(unseen).chain(cache.unreadable.keys().cloned());
     for name in unseen.collect::<Vec<_>>() {
-        runs.ask(name, cache).await?;
+        runs.read(name, cache).await?;
     }
     let state = |(place, repetition): &(usize, u32)| {
         let name = plan.name(&plan.cells[*place], *repetition);
@@ -213,7 +214,7 @@ mod tests {
     use dragstrip_core::suite::expand::{plan, spec_of};
     use serde_json::{Value, json};
 
-    /// What becomes of the first run of a suite when it is found `changed`.
+    /// What the first run of a suite is after this `change`.
     fn found(change: impl FnOnce(&mut Value)) -> Found {
         let suite = suite_of(spec());
         let plan = plan(&suite, &|_| Ok(())).unwrap();
@@ -221,7 +222,7 @@ mod tests {
         let run = build::child(&suite, &plan, (cell, 1), spec_of(&suite, cell).unwrap());
         let mut run = serde_json::to_value(run).unwrap();
         change(&mut run);
-        look(serde_json::from_value(run).unwrap(), "suite-uid", &plan.names())
+        classify(serde_json::from_value(run).unwrap(), "suite-uid", &plan.names())
     }
 
     fn end(run: &mut Value) {
@@ -236,24 +237,19 @@ mod tests {
             run["metadata"]["annotations"][labels::GIVEN_SPEC] = json!("0123456789abcdef");
         });
         assert!(matches!(other, Found::Other), "numbers of two specs would be mixed: {other:?}");
-        let earlier = found(|run| {
-            end(run);
-            run["metadata"]["annotations"].as_object_mut().unwrap().remove(labels::GIVEN_SPEC);
-        });
-        assert!(matches!(earlier, Found::Ended(_)), "an upgrade would measure everything again: {earlier:?}");
         let unplanned = found(|run| run["metadata"]["name"] = json!("pipelines-00000000-1"));
         assert!(matches!(unplanned, Found::Other), "{unplanned:?}");
     }
 
     #[test]
-    fn a_run_that_cannot_be_read_stops_no_other_and_is_known_by_name() {
+    fn a_run_that_cannot_be_read_stops_no_other_and_is_reported_by_name() {
         let found = found(|run| run["spec"] = json!(7));
         assert!(matches!(&found, Found::Unreadable(why) if !why.is_empty()), "{found:?}");
         let mut cache = SuiteCache::default();
-        note(&mut cache, "s-1".into(), found).unwrap();
+        record(&mut cache, "s-1".into(), found).unwrap();
         assert_eq!(cache.child("s-1", None, false), Child::Missing);
         assert!(cache.unreadable.contains_key("s-1"));
-        note(&mut cache, "s-1".into(), Found::Other).unwrap();
+        record(&mut cache, "s-1".into(), Found::Other).unwrap();
         assert!(cache.unreadable.is_empty(), "it was deleted");
     }
 }

@@ -1,8 +1,8 @@
-//! The report of a suite: from its runs' statuses, at its end with their stored results,
-//! compared with its baseline, and stored with it. Needs the client.
+//! The report of a suite: from its runs' statuses, and at its end with their stored results,
+//! compared with its baseline, and stored. Needs the client.
 
-use super::{Error, apply, build, cache::SuiteCache, ended::Ended};
-use crate::{context::Context, run};
+use super::{apply, build, cache::SuiteCache, context::SuiteContext, ended::Ended};
+use crate::run;
 use dragstrip_core::suite::{expand::Plan, other::OtherSuite};
 use dragstrip_crds::{
     BenchmarkSuite,
@@ -21,28 +21,60 @@ use serde_json::Value;
 use std::borrow::Cow;
 use tokio::task::block_in_place;
 
-/// What a suite ends with.
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to read the baseline of the suite")]
+    ReadBaseline(#[source] kube::Error),
+    /// The report has this as a note.
+    #[error("{0}")]
+    NoBaseline(String),
+    #[error("failed to read a stored report")]
+    ReadReport(#[source] kube::Error),
+    #[error(
+        "ConfigMap {name} is an old report of this suite, {why}: delete it, and the operator creates it again"
+    )]
+    OldReport {
+        name: String,
+        /// Why it is not the report of this suite as it is now.
+        why: String,
+    },
+    #[error("failed to read a result for the report")]
+    ReadResult(#[source] run::StoredError),
+    #[error("failed to write the report as JSON")]
+    Encode(#[source] serde_json::Error),
+    #[error("failed to compress the report")]
+    Compress(#[from] stored::Error),
+    #[error(transparent)]
+    Store(#[from] apply::Error),
+}
+
+/// The report at the end of a suite.
 #[derive(Debug, Default)]
 pub struct Report {
     pub document: Document,
     pub stored: Option<ReportStatus>,
 }
 
-/// How the note begins that says why there is nothing to compare with.
+/// The beginning of the note that says why there is nothing to compare with.
 const NOTHING: &str = "nothing to compare with: ";
 
+fn nothing(why: &str) -> Error {
+    Error::NoBaseline(format!("{NOTHING}{why}"))
+}
+
 impl Report {
-    /// Why there is nothing to compare with, where something was to be.
+    /// Why the suite could not be compared with its baseline.
     pub fn baseline_trouble(&self) -> Option<&str> {
         self.document.notes.iter().find_map(|note| note.strip_prefix(NOTHING))
     }
 }
 
-/// Stored results that are read for curves and timelines; of more they are left out, since
-/// all are in memory at once.
+/// Most stored results that are read for curves and timelines, since all are in memory at once; with
+/// more, these are left out.
 const MOST_RESULTS: usize = 200;
 
-/// A run that has ended, with its stored results where they were read.
+/// A run that has ended, with its stored results if they were read.
 struct EndedRun<'a> {
     cell: &'a Cell,
     repetition: u32,
@@ -53,17 +85,17 @@ struct EndedRun<'a> {
 impl EndedRun<'_> {
     fn entry(&self) -> Option<Entry> {
         let run = self.ended.run().inspect_err(
-            |error| tracing::warn!(run = self.ended.words, %error, "a run cannot be unpacked, and is in no report"),
+            |error| tracing::warn!(run = self.ended.description, %error, "a run cannot be decompressed, and is in no report"),
         );
         let (cell, results) = (self.cell.clone(), self.results.clone());
         Some(Entry { cell, repetition: self.repetition, run: run.ok()?, results })
     }
 }
 
-/// The runs that have ended, unpacked one after the other.
-struct Packed<'a>(Vec<EndedRun<'a>>);
+/// The runs that have ended, decompressed one after the other.
+struct Compressed<'a>(Vec<EndedRun<'a>>);
 
-impl Entries for Packed<'_> {
+impl Entries for Compressed<'_> {
     fn places(&self) -> Vec<(&Cell, u32)> {
         self.0.iter().map(|run| (run.cell, run.repetition)).collect()
     }
@@ -73,13 +105,13 @@ impl Entries for Packed<'_> {
     }
 }
 
-fn entries<'a>(plan: &'a Plan, cache: &'a SuiteCache) -> Packed<'a> {
+fn entries<'a>(plan: &'a Plan, cache: &'a SuiteCache) -> Compressed<'a> {
     let entry = |(place, repetition): &(usize, u32)| {
         let cell = &plan.cells[*place];
         let ended = cache.ended.get(&plan.name(cell, *repetition))?;
         Some(EndedRun { cell: &cell.cell, repetition: *repetition, ended, results: Vec::new() })
     };
-    Packed(plan.order.iter().filter_map(entry).collect())
+    Compressed(plan.order.iter().filter_map(entry).collect())
 }
 
 fn input(suite: &BenchmarkSuite, plan: &Plan) -> Input {
@@ -97,8 +129,8 @@ fn input(suite: &BenchmarkSuite, plan: &Plan) -> Input {
     }
 }
 
-/// The document of the runs that have ended so far, from their statuses alone; what a
-/// variant is compared with is among them. Pure.
+/// The document of the runs that have ended so far, from their statuses alone; its only baseline is
+/// a variant of the suite. Pure.
 pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Document {
     let variant = suite.spec.baseline.as_ref().and_then(|baseline| baseline.variant.clone());
     let mut input = input(suite, plan);
@@ -106,11 +138,11 @@ pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Docume
     document_of(input, &entries(plan, cache))
 }
 
-fn config_maps(ctx: &Context, suite: &BenchmarkSuite) -> Api<ConfigMap> {
+fn config_maps(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Api<ConfigMap> {
     Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default())
 }
 
-/// The report that begins in this ConfigMap, and in how many it is; why not where it cannot be read.
+/// The report that begins in this ConfigMap, and its number of parts; the reason if it cannot be read.
 async fn read(api: &Api<ConfigMap>, first: &ConfigMap) -> Result<Result<(Document, u32), String>, Error> {
     let names = stored::later_parts(first);
     let mut later = Vec::new();
@@ -123,31 +155,30 @@ async fn read(api: &Api<ConfigMap>, first: &ConfigMap) -> Result<Result<(Documen
     Ok(document.map(|document| (document, u32::try_from(names.len() + 1).unwrap_or(u32::MAX))))
 }
 
-/// The stored report of the suite called `name`, or why it is no baseline.
-async fn earlier(
-    ctx: &Context,
-    suite: &BenchmarkSuite,
-    name: &str,
-) -> Result<Result<Document, String>, Error> {
-    let Some(found) = other(ctx, suite, name).await? else {
-        return Ok(Err(format!("spec.baseline.suite: there is no BenchmarkSuite {name}")));
-    };
-    let Some(report) = found.status.complete() else {
-        let phase = found.status.phase;
-        return Ok(Err(format!(
+/// The stored report of the suite called `name`, as a baseline.
+async fn earlier(ctx: &SuiteContext, suite: &BenchmarkSuite, name: &str) -> Result<Document, Error> {
+    let found = other(ctx, suite, name).await?;
+    let found =
+        found.ok_or_else(|| nothing(&format!("spec.baseline.suite: there is no BenchmarkSuite {name}")))?;
+    let phase = &found.status.phase;
+    let report = found.status.complete().ok_or_else(|| {
+        nothing(&format!(
             "spec.baseline.suite: BenchmarkSuite {name} is {phase}, and only one that succeeded can be compared with"
-        )));
-    };
+        ))
+    })?;
     let (api, map) = (config_maps(ctx, suite), &report.config_map);
-    let Some(first) = api.get_opt(map).await.map_err(Error::ReadBaseline)? else {
-        return Ok(Err(format!("the report of BenchmarkSuite {name}, ConfigMap {map}, is gone")));
-    };
-    let document = read(&api, &first).await?.map(|(document, _)| document);
-    Ok(document.map_err(|why| format!("the report of BenchmarkSuite {name} cannot be read: {why}")))
+    let first = api.get_opt(map).await.map_err(Error::ReadBaseline)?;
+    let gone = || nothing(&format!("the report of BenchmarkSuite {name}, ConfigMap {map}, is gone"));
+    let document = read(&api, &first.ok_or_else(gone)?).await?.map(|(document, _)| document);
+    document.map_err(|why| nothing(&format!("the report of BenchmarkSuite {name} cannot be read: {why}")))
 }
 
-/// The suite called `name` beside `suite`, in whatever version.
-pub async fn other(ctx: &Context, suite: &BenchmarkSuite, name: &str) -> Result<Option<OtherSuite>, Error> {
+/// The suite called `name` beside `suite`, written by any version.
+pub async fn other(
+    ctx: &SuiteContext,
+    suite: &BenchmarkSuite,
+    name: &str,
+) -> Result<Option<OtherSuite>, Error> {
     let suites: Api<OtherSuite> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
     suites.get_opt(name).await.map_err(Error::ReadBaseline)
 }
@@ -158,58 +189,51 @@ fn phases(suite: &BenchmarkSuite) -> Vec<String> {
     phases.into_iter().flatten().filter_map(name).collect()
 }
 
+/// The published table in this ConfigMap, as a baseline.
 async fn table(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     plan: &Plan,
-    named: &PublishedTable,
-) -> Result<Result<published::Table, String>, Error> {
-    let PublishedTable { config_map: name, key } = named;
+    PublishedTable { config_map: name, key }: &PublishedTable,
+) -> Result<published::Table, Error> {
     let field = "spec.baseline.published";
-    let Some(map) = config_maps(ctx, suite).get_opt(name).await.map_err(Error::ReadBaseline)? else {
-        return Ok(Err(format!("{field}: there is no ConfigMap {name}")));
-    };
-    let Some(text) = map.data.as_ref().and_then(|data| data.get(key)) else {
-        return Ok(Err(format!("{field}: ConfigMap {name} has no key {key}")));
-    };
+    let map = config_maps(ctx, suite).get_opt(name).await.map_err(Error::ReadBaseline)?;
+    let map = map.ok_or_else(|| nothing(&format!("{field}: there is no ConfigMap {name}")))?;
+    let text = map.data.as_ref().and_then(|data| data.get(key));
+    let text = text.ok_or_else(|| nothing(&format!("{field}: ConfigMap {name} has no key {key}")))?;
     let scope = published::Scope {
         variants: suite.spec.variants.iter().map(|variant| variant.name.clone()).collect(),
         axes: plan.axes.clone(),
         phases: phases(suite),
     };
-    Ok(published::parse(text, &scope)
-        .map_err(|error| format!("{field}: ConfigMap {name}, {key}: {}", chain(&error))))
+    published::parse(text, &scope)
+        .map_err(|error| nothing(&format!("{field}: ConfigMap {name}, {key}: {}", chain(&error))))
 }
 
-/// What the figures are compared with, or why there is nothing.
+/// The baseline of the figures.
 async fn baseline(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     plan: &Plan,
     declared: &Baseline,
-) -> Result<Result<BaselineInput, String>, Error> {
+) -> Result<BaselineInput, Error> {
     if let Some(variant) = &declared.variant {
-        return Ok(Ok(BaselineInput::Variant(variant.clone())));
+        return Ok(BaselineInput::Variant(variant.clone()));
     }
     if let Some(name) = &declared.suite {
-        let document = earlier(ctx, suite, name).await?;
-        return Ok(document.map(|document| BaselineInput::Report {
-            kind: "suite".to_owned(),
-            document: Box::new(document),
-        }));
+        let document = Box::new(earlier(ctx, suite, name).await?);
+        return Ok(BaselineInput::Report { kind: "suite".to_owned(), document });
     }
-    match &declared.published {
-        Some(named) => {
-            let table = table(ctx, suite, plan, named).await?;
-            Ok(table.map(|table| BaselineInput::Published { name: named.config_map.clone(), table }))
-        }
-        None => Ok(Err("spec.baseline names nothing that a single round can be compared with".to_owned())),
-    }
+    let named = declared.published.as_ref();
+    let none = || nothing("spec.baseline names nothing that a single round can be compared with");
+    let named = named.ok_or_else(none)?;
+    let table = table(ctx, suite, plan, named).await?;
+    Ok(BaselineInput::Published { name: named.config_map.clone(), table })
 }
 
-/// Reads the stored results of `entries`; what cannot be read is left out, and told.
+/// Reads the stored results of `runs`; returns a note about each that cannot be read.
 async fn results(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     runs: &mut [EndedRun<'_>],
 ) -> Result<Vec<String>, Error> {
@@ -223,39 +247,41 @@ async fn results(
     let mut notes = Vec::new();
     for run in runs {
         for name in &run.ended.results {
-            match run::stored_result(&api, name).await.map_err(Error::ReadResult)? {
+            match run::stored_result(&api, name).await {
                 Ok(result) => run.results.push(result),
-                Err(damage) => notes.push(chain(&damage)),
+                Err(run::StoredError::Damaged(damage)) => notes.push(chain(&damage)),
+                Err(error) => return Err(Error::ReadResult(error)),
             }
         }
     }
     Ok(notes)
 }
 
-/// Every figure and record of `entries`, compared with the suite's baseline.
+/// All figures and records of `entries`, compared with the suite's baseline.
 async fn document(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     plan: &Plan,
-    mut entries: Packed<'_>,
+    mut entries: Compressed<'_>,
 ) -> Result<Document, Error> {
     let mut notes = results(ctx, suite, &mut entries.0).await?;
     let mut input = input(suite, plan);
     if let Some(declared) = &suite.spec.baseline {
-        match baseline(ctx, suite, plan, declared).await? {
+        match baseline(ctx, suite, plan, declared).await {
             Ok(found) => input.baseline = Some(found),
-            Err(why) => notes.push(format!("{NOTHING}{why}")),
+            Err(Error::NoBaseline(why)) => notes.push(why),
+            Err(error) => return Err(error),
         }
     }
-    // A thousand runs take a second, in which no run may wait for its start line.
+    // A thousand runs take a second, in which runs must still get their start lines.
     let mut document = block_in_place(|| document_of(input, &entries));
     document.notes.extend(notes);
     Ok(document)
 }
 
-/// The report that the suite stored already: of these runs, or it is in the way.
+/// The report that the suite stored before; an error if it is not about this many runs.
 async fn stored_before(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     runs: usize,
 ) -> Result<Option<(Document, u32)>, Error> {
@@ -264,25 +290,25 @@ async fn stored_before(
     match read(&api, &first).await? {
         Ok((document, parts)) if document.runs.len() == runs => Ok(Some((document, parts))),
         Ok((document, _)) => {
-            let why = format!("it is of {} runs, and {runs} have ended", document.runs.len());
+            let why = format!("about {} runs, but {runs} have ended", document.runs.len());
             Err(Error::OldReport { name, why })
         }
         Err(why) => Err(Error::OldReport { name, why }),
     }
 }
 
-/// Makes these ConfigMaps, each unless it is there and the suite's own already.
-async fn store(ctx: &Context, uid: &str, maps: &[ConfigMap]) -> Result<(), Error> {
+/// Creates these ConfigMaps, each unless it exists and is the suite's own.
+async fn store(ctx: &SuiteContext, uid: &str, maps: &[ConfigMap]) -> Result<(), Error> {
     for map in maps {
         apply::create(ctx, uid, map).await?;
     }
     Ok(())
 }
 
-/// The whole report, stored. One that is there already, of a pass whose status was not written,
-/// stays: what it says is what the status is to say, though thresholds were changed meanwhile.
-pub async fn make(
-    ctx: &Context,
+/// Builds and stores the complete report. An existing one, of a pass that did not write the status,
+/// stays, and the status shows what it says, even if thresholds were changed meanwhile.
+pub async fn finish(
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     plan: &Plan,
     cache: &SuiteCache,
@@ -291,14 +317,14 @@ pub async fn make(
     if entries.0.is_empty() {
         return Ok(Report::default());
     }
-    let _one_at_a_time = ctx.suites.report.lock().await;
+    let _one_at_a_time = ctx.report.lock().await;
     let (uid, name) = (suite.uid().unwrap_or_default(), suite.name_any());
-    // Before all that is read and built: it would be in vain where a stranger has the name.
-    let mut there = false;
+    // Check the names before all else: a stranger's object would make the work pointless.
+    let mut exists = false;
     for map in build::report_heads(suite) {
-        there = apply::is_there(ctx, &uid, &map).await?;
+        exists = apply::exists(ctx, &uid, &map).await?;
     }
-    let before = if there { stored_before(ctx, suite, entries.0.len()).await? } else { None };
+    let before = if exists { stored_before(ctx, suite, entries.0.len()).await? } else { None };
     let (document, parts) = if let Some(before) = before {
         before
     } else {
@@ -308,7 +334,7 @@ pub async fn make(
         store(ctx, &uid, &build::report(suite, parts)).await?;
         (document, number)
     };
-    // Of what is stored, so that no form says anything else.
+    // Render the stored document, so that all forms agree.
     let (page, text) = block_in_place(|| (html::render(&document), markdown::render(&document)));
     let page = stored::compress(page.as_bytes())?;
     store(ctx, &uid, &build::report_for_people(suite, page, &text)).await?;

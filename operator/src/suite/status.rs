@@ -1,8 +1,8 @@
-//! What a suite's status says. [`publish`] needs the client, the rest is pure: derived on
-//! every pass from what exists.
+//! The status of a suite, derived on every pass from what exists. [`publish`] needs the client, the
+//! rest is pure.
 
-use super::{Error, cache::SuiteCache, ended::Ended, report::Report};
-use crate::{cluster::apply::apply_status, context::Context};
+use super::{cache::SuiteCache, context::SuiteContext, ended::Ended, report::Report};
+use crate::cluster::apply::apply_status;
 use dragstrip_core::{
     labels::SUITE_MANAGER,
     suite::{
@@ -25,32 +25,32 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-/// Rows of the table that the status has.
+/// Most rows of the table in the status.
 const ROWS: usize = 32;
-/// Thresholds that the status tells of.
+/// Most thresholds in the status.
 const THRESHOLDS: usize = 64;
-/// Differences to the baseline that the status tells of.
+/// Most differences to the baseline in the status.
 const DIFFERENCES: usize = 16;
-/// Names and rows that a message tells.
+/// Most names in a message.
 const NAMED: usize = 5;
 
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// How far the runs have come. While the suite `goes_on`, each that is left will take as long as
-/// those that have ended `took`, in seconds, so many at once.
-pub fn progress(states: &[Child], took: &[i64], at_once: usize, goes_on: bool) -> SuiteProgress {
+/// The progress of the runs, of which `parallelism` run at a time. While the suite `continues`, the
+/// estimate assumes that each remaining run takes as long as those that have ended `took`, in seconds.
+pub fn progress(states: &[Child], took: &[i64], parallelism: usize, continues: bool) -> SuiteProgress {
     let of = |wanted: fn(&Child) -> bool| states.iter().filter(|child| wanted(child)).count();
     let done = of(|child| matches!(child, Child::Ended { .. } | Child::Cancelled));
-    let turns = i64::try_from((states.len() - done).div_ceil(at_once.max(1))).unwrap_or(i64::MAX);
+    let turns = i64::try_from((states.len() - done).div_ceil(parallelism.max(1))).unwrap_or(i64::MAX);
     let mean = i64::try_from(took.len()).ok().and_then(|runs| took.iter().sum::<i64>().checked_div(runs));
     SuiteProgress {
         done: count(done),
         total: count(states.len()),
         running: count(of(|child| matches!(child, Child::UnderWay { .. }))),
         failed: count(of(|child| *child == Child::Ended { failed: true })),
-        seconds_left: mean.filter(|_| goes_on && turns > 0).map(|mean| mean.saturating_mul(turns)),
+        seconds_left: mean.filter(|_| continues && turns > 0).map(|mean| mean.saturating_mul(turns)),
     }
 }
 
@@ -58,8 +58,8 @@ fn mean(row: &Row) -> Option<f64> {
     row.spread.as_ref().map(|spread| spread.mean)
 }
 
-/// The throughput of each combination and phase: of all operations together, and of each
-/// where they ran one after the other.
+/// The throughput of each combination and phase: of all operations together, or of each if they ran
+/// one after the other.
 pub fn rows(document: &Document) -> Vec<RowStatus> {
     let same = |one: &Row, other: &Row| {
         (&one.cell, &one.phase, &one.operation) == (&other.cell, &other.phase, &other.operation)
@@ -89,7 +89,7 @@ pub fn rows(document: &Document) -> Vec<RowStatus> {
     shown.map(status).collect()
 }
 
-/// What the `document` shows, put into `status`.
+/// Fills `status` with what the `document` shows.
 pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
     let mut rows = rows(document);
     let rate = |row: &&RowStatus| row.spread.as_ref().map_or(f64::NAN, |spread| spread.mean);
@@ -119,10 +119,10 @@ fn some(names: &[String]) -> String {
     if more == 0 { reported } else { format!("{reported}; and {more} more") }
 }
 
-/// Everything that keeps a suite from having passed: reason and message.
+/// Every obstacle to passing: reason and message.
 fn obstacles(cache: &SuiteCache, report: &Report) -> Vec<(&'static str, String)> {
     let names = |wanted: &dyn Fn(&Ended) -> bool| -> Vec<String> {
-        cache.ended.values().filter(|run| wanted(run)).map(|run| run.words.clone()).collect()
+        cache.ended.values().filter(|run| wanted(run)).map(|run| run.description.clone()).collect()
     };
     let broken = names(&|run| run.phase != RunPhase::Succeeded);
     let invalid = names(&|run| run.phase == RunPhase::Succeeded && run.failed);
@@ -148,7 +148,7 @@ fn obstacles(cache: &SuiteCache, report: &Report) -> Vec<(&'static str, String)>
     .collect()
 }
 
-/// Whether a suite that ended so has passed.
+/// Whether a suite with this ending has passed.
 fn passed(ending: Ending, plan: &Plan, cache: &SuiteCache, report: &Report) -> Finding {
     let obstacles = obstacles(cache, report);
     let message = obstacles.iter().map(|(_, message)| message.as_str()).collect::<Vec<_>>().join(". ");
@@ -191,7 +191,7 @@ pub fn end(
     status.message = Some(message);
 }
 
-/// The status of a suite nothing can be made of. One with a schedule may still be changed.
+/// The status of an invalid suite. One with a schedule may still be changed.
 pub fn of_invalid(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
@@ -216,7 +216,7 @@ pub fn of_invalid(
     }
 }
 
-/// What a suite under way says.
+/// The status of a suite under way.
 pub fn of_step(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
@@ -226,8 +226,8 @@ pub fn of_step(
     now: Timestamp,
 ) -> BenchmarkSuiteStatus {
     let took: Vec<i64> = cache.ended.values().filter_map(|run| run.seconds).collect();
-    let goes_on = matches!(step, Step::Make(_) | Step::Wait);
-    let progress = progress(states, &took, declared.parallelism, goes_on);
+    let continues = matches!(step, Step::Make(_) | Step::Wait);
+    let progress = progress(states, &took, declared.parallelism, continues);
     let so_far =
         format!("{} of {} runs are done, {} under way", progress.done, states.len(), progress.running);
     let begun = states.iter().any(|child| *child != Child::Missing);
@@ -235,7 +235,7 @@ pub fn of_step(
     let (phase, message) = match step {
         Step::Suspended => (SuitePhase::Suspended, format!("suspended: {so_far}")),
         Step::Cancel(_) => (SuitePhase::Running, format!("cancelled: {so_far}")),
-        Step::Stopping => (SuitePhase::Running, format!("no further run is made: {so_far}")),
+        Step::Stopping => (SuitePhase::Running, format!("no further run is created: {so_far}")),
         _ if started_at.is_some() => (SuitePhase::Running, so_far),
         _ => (SuitePhase::Pending, so_far),
     };
@@ -259,12 +259,12 @@ pub fn of_step(
     }
 }
 
-/// Writes into `status` that the first run is about to be made.
+/// Writes into `status` that the first run is about to be created.
 pub fn start(status: &mut BenchmarkSuiteStatus, now: Timestamp) {
     (status.phase, status.started_at) = (SuitePhase::Running, Some(Time(now)));
 }
 
-/// What a suite says that ended so, with this report.
+/// The status of a suite with this ending and report.
 pub fn of_end(
     mut status: BenchmarkSuiteStatus,
     old: &BenchmarkSuiteStatus,
@@ -306,7 +306,7 @@ pub fn of_end(
     status
 }
 
-/// The event that a change of status deserves: whether it warns, and its reason.
+/// The event for a change of status: whether it warns, and its reason.
 fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Option<(bool, &'static str)> {
     if old.phase == new.phase && old.observed_generation.is_some() {
         return None;
@@ -321,19 +321,18 @@ fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Optio
     }
 }
 
-/// Writes `status` if it differs from `old`, and publishes what deserves an event. `false` if the suite
-/// changed or was deleted meanwhile.
+/// Writes `status` if it differs from `old`, and announces changes. `false` if the suite changed or was
+/// deleted meanwhile.
 pub async fn publish(
-    ctx: &Context,
+    ctx: &SuiteContext,
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
     status: &BenchmarkSuiteStatus,
-) -> Result<bool, Error> {
+) -> kube::Result<bool> {
     if old == status {
         return Ok(true);
     }
-    let written = apply_status(&ctx.client, &ctx.overlay, SUITE_MANAGER, suite, status).await;
-    let written = written.map_err(Error::Write)?;
+    let written = apply_status(&ctx.client, &ctx.overlay, SUITE_MANAGER, suite, status).await?;
     if !written {
         return Ok(false);
     }
@@ -359,18 +358,18 @@ mod tests {
     const RUNS: Child = Child::UnderWay { cancelled: false };
 
     #[test]
-    fn the_time_that_is_left_goes_by_turns_and_only_while_the_suite_goes_on() {
+    fn the_time_left_counts_turns_and_only_while_the_suite_continues() {
         let states = [GOOD, RUNS, Child::Missing, Child::Missing];
         let left = |at_once, goes_on| progress(&states, &[60, 100], at_once, goes_on).seconds_left;
         assert_eq!(left(1, true), Some(240));
         assert_eq!(left(2, true), Some(160), "three runs two at a time take two turns");
-        assert_eq!(left(1, false), None, "nobody waits for what is not made");
+        assert_eq!(left(1, false), None, "nobody waits for runs that are not created");
         assert_eq!(progress(&[GOOD], &[60], 1, true).seconds_left, None);
-        assert_eq!(progress(&states, &[], 1, true).seconds_left, None, "nothing is known yet");
+        assert_eq!(progress(&states, &[], 1, true).seconds_left, None, "no run has ended yet");
     }
 
     #[test]
-    fn a_suite_that_ended_early_tells_what_it_has_and_no_time_left() {
+    fn a_suite_that_ended_early_reports_its_progress_and_no_time_left() {
         let suite = suite_of(spec());
         let mut plan = plan(&suite, &|_| Ok(())).unwrap();
         plan.unmeasurable = Some(dragstrip_core::suite::expand::Invalid(Vec::new()));
@@ -394,11 +393,11 @@ mod tests {
     }
 
     #[test]
-    fn a_report_says_itself_that_there_was_nothing_to_compare_with() {
+    fn a_stored_report_says_that_its_baseline_was_missing() {
         let mut report = Report::default();
         report.document.notes =
             vec!["a note".into(), "nothing to compare with: there is no BenchmarkSuite a".into()];
         let reported = obstacles(&SuiteCache::default(), &report);
-        assert_eq!(reported[0].0, "BaselineMissing", "a stored report must not be told as one that passed");
+        assert_eq!(reported[0].0, "BaselineMissing", "a stored report must not count as passed");
     }
 }

@@ -1,8 +1,7 @@
-//! Passes of the controller against a mock apiserver: which calls are made, in which order, and
-//! what the status says.
+//! Passes of the controller against a mock API server: its calls in sequence, and the status.
 
 use super::*;
-use crate::datastore::tests::{Answer, Calls, Cluster, body, context};
+use crate::datastore::tests::{Answer, Calls, Cluster, body};
 use dragstrip_core::labels;
 use dragstrip_core::suite::expand;
 use dragstrip_crds::{conditions::find, conditions::types::PASSED, suite::SuiteProgress};
@@ -58,7 +57,7 @@ fn refused(code: u16, reason: &str, message: &str) -> (u16, Value) {
 
 const QUOTA: &str = "benchmarkruns.dragstrip.dev \"s\" is forbidden: exceeded quota: few, limited: 20";
 
-/// What an apiserver says in which no run of the suite is.
+/// Answers of an API server without runs of the suite.
 fn empty(call: &str) -> Option<(u16, Value)> {
     match call {
         LIST_RUNS => Some(list("BenchmarkRun", &[])),
@@ -67,12 +66,17 @@ fn empty(call: &str) -> Option<(u16, Value)> {
     }
 }
 
-/// One in which both runs have ended, and succeeded.
+/// Answers of one in which both runs have succeeded.
 fn ended(call: &str) -> Option<(u16, Value)> {
     match call {
         LIST_RUNS => Some(list("BenchmarkRun", &[run(1, "Succeeded"), run(2, "Succeeded")])),
         other => empty(other),
     }
+}
+
+fn context(cluster: Cluster, answer: Answer) -> (Arc<SuiteContext>, Calls) {
+    let (shared, calls) = crate::datastore::tests::context(cluster, answer);
+    (Arc::new(SuiteContext::new((*shared).clone())), calls)
 }
 
 async fn pass_over(suite: &BenchmarkSuite, answer: Answer) -> (Result<Action, Error>, Calls) {
@@ -81,10 +85,10 @@ async fn pass_over(suite: &BenchmarkSuite, answer: Answer) -> (Result<Action, Er
     (tokio::time::timeout(Duration::from_secs(5), pass).await.unwrap(), calls)
 }
 
-fn made(calls: &Calls) -> Vec<String> {
+fn changes(calls: &Calls) -> Vec<String> {
     let calls = calls.lock().unwrap();
-    let changes = calls.iter().map(|(call, _)| call.clone());
-    changes.filter(|call| !call.starts_with("GET") && !call.ends_with(" events")).collect()
+    let all = calls.iter().map(|(call, _)| call.clone());
+    all.filter(|call| !call.starts_with("GET") && !call.ends_with(" events")).collect()
 }
 
 fn reported(calls: &Calls) -> BenchmarkSuiteStatus {
@@ -92,19 +96,19 @@ fn reported(calls: &Calls) -> BenchmarkSuiteStatus {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_made_before_the_apiserver_knows_that_the_suite_has_started() {
+async fn no_run_is_created_before_the_api_server_has_the_start_of_the_suite() {
     let (_, calls) = pass_over(&suite(json!({}), json!({})), empty).await;
-    assert_eq!(made(&calls), [MAKE_RUN, WRITE_STATUS], "a question, and then the start");
-    assert!(reported(&calls).started_at.is_some(), "it may still be changed when its first run is made");
+    assert_eq!(changes(&calls), [MAKE_RUN, WRITE_STATUS], "a dry run, and then the start");
+    assert!(reported(&calls).started_at.is_some(), "it may still be changed when its first run is created");
     let (_, calls) = pass_over(&suite(json!({}), started()), empty).await;
-    assert_eq!(made(&calls), [MAKE_RUN, WRITE_STATUS]);
+    assert_eq!(changes(&calls), [MAKE_RUN, WRITE_STATUS]);
     let given = &body(&calls, MAKE_RUN)["metadata"]["annotations"][labels::GIVEN_SPEC];
     assert!(given.as_str().is_some_and(|given| given.len() == 16), "{given}");
     assert_eq!(reported(&calls).progress.map(|progress| progress.running), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_is_told_and_waited_for_before_the_first_run_and_after_it() {
+async fn a_quota_is_reported_and_retried_before_the_first_run_and_after_it() {
     let full: Answer = |call| match call {
         MAKE_RUN => Some(refused(403, "Forbidden", QUOTA)),
         LIST_RUNS => Some(list("BenchmarkRun", &[run(1, "Failed")])),
@@ -118,11 +122,7 @@ async fn a_quota_is_told_and_waited_for_before_the_first_run_and_after_it() {
     let status = reported(&calls);
     assert!(status.message.as_ref().is_some_and(|message| message.contains(QUOTA)), "{status:?}");
     assert_eq!((status.phase, status.finished_at, status.started_at), (SuitePhase::Pending, None, None));
-    assert_eq!(
-        action.unwrap(),
-        Action::requeue(Duration::from_millis(250)),
-        "it is tried again, later each time"
-    );
+    assert_eq!(action.unwrap(), Action::requeue(Duration::from_millis(250)), "the wait before a retry grows");
 
     let (_, calls) = pass_over(&suite(json!({}), started()), full).await;
     let status = reported(&calls);
@@ -130,7 +130,7 @@ async fn a_quota_is_told_and_waited_for_before_the_first_run_and_after_it() {
     assert_eq!(
         status.progress.map(|progress| (progress.done, progress.failed)),
         Some((1, 1)),
-        "what is known counts"
+        "the ended run counts"
     );
 }
 
@@ -147,7 +147,7 @@ async fn a_rule_against_a_run_refuses_the_suite() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_of_another_declaration_is_told_and_does_not_count() {
+async fn a_run_of_another_declaration_is_reported_and_does_not_count() {
     let stale: Answer = |call| {
         let mut other = run(1, "Succeeded");
         other["metadata"]["annotations"][labels::GIVEN_SPEC] = json!("0123456789abcdef");
@@ -161,12 +161,14 @@ async fn a_run_of_another_declaration_is_told_and_does_not_count() {
     let (_, calls) = pass_over(&suite(json!({}), started()), stale).await;
     let status = reported(&calls);
     assert_eq!(status.progress.map(|progress| progress.done), Some(0), "numbers of two specs are mixed");
-    assert!(status.message.is_some_and(|message| message.contains("made from another spec of this suite")));
-    assert!(!made(&calls).iter().any(|call| call.starts_with("DELETE")), "it is somebody's measurement");
+    assert!(
+        status.message.is_some_and(|message| message.contains("created from another spec of this suite"))
+    );
+    assert!(!changes(&calls).iter().any(|call| call.starts_with("DELETE")), "it is somebody's measurement");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_cannot_be_read_is_told_and_the_others_count() {
+async fn a_run_that_cannot_be_read_is_reported_and_the_others_count() {
     let unreadable: Answer = |call| {
         let mut second = run(2, "Succeeded");
         second["spec"]["phases"] = json!("of another version");
@@ -180,7 +182,10 @@ async fn a_run_that_cannot_be_read_is_told_and_the_others_count() {
     let status = reported(&calls);
     assert_eq!(status.progress.map(|progress| progress.done), Some(1));
     let message = status.message.unwrap_or_default();
-    assert!(message.contains("cannot read BenchmarkRun s-") && message.contains("deleted"), "{message}");
+    assert!(
+        message.contains("cannot read BenchmarkRun s-") && message.contains("delete the run"),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,27 +193,31 @@ async fn a_suite_ends_with_its_report_and_one_under_way_whatever_became_invalid(
     let (_, calls) = pass_over(&suite(json!({"maxRuns": 1}), started()), ended).await;
     let status = reported(&calls);
     assert_eq!((status.phase, status.report.map(|report| report.parts)), (SuitePhase::Succeeded, Some(1)));
-    assert_eq!(made(&calls), ["POST configmaps", "POST configmaps", "POST configmaps", WRITE_STATUS]);
+    assert_eq!(changes(&calls), ["POST configmaps", "POST configmaps", "POST configmaps", WRITE_STATUS]);
     assert_eq!(
         body(&calls, "POST configmaps")["metadata"]["name"],
         "s-report",
-        "all other forms are made of it"
+        "all other forms are rendered from it"
     );
 
-    let unmeasurable = json!({"run": {"phases": [{"name": "read", "memtier": {"testTime": 1}}]}});
-    // One that an earlier version made, which read what this one cannot.
+    // The version before this one created its first run from a spec that this one cannot read.
+    let unmeasurable =
+        || suite(json!({"run": {"phases": [{"name": "read", "memtier": {"testTime": 1}}]}}), started());
     let half: Answer = |call| {
         let mut first = run(1, "Succeeded");
-        first["metadata"]["annotations"].as_object_mut().unwrap().remove(labels::GIVEN_SPEC);
+        let phases = json!([{"name": "read", "memtier": {"testTime": 1}}]);
+        let plan =
+            expand::plan_of_started(&suite(json!({"run": {"phases": phases}}), started()), &|_| Ok(()));
+        first["metadata"]["annotations"][labels::GIVEN_SPEC] = json!(plan.cells[0].given_spec);
         if call == LIST_RUNS { Some(list("BenchmarkRun", &[first])) } else { ended(call) }
     };
-    let mut suite = suite(unmeasurable, started());
+    let mut suite = unmeasurable();
     let (_, calls) = pass_over(&suite, half).await;
     let status = reported(&calls);
-    assert_eq!((status.phase, status.report.is_some()), (SuitePhase::Failed, true), "what it has is kept");
+    assert_eq!((status.phase, status.report.is_some()), (SuitePhase::Failed, true), "its results count");
     let message = status.message.unwrap_or_default();
     assert!(message.contains("ended after 1 of 2 runs: no further run can be created"), "{message}");
-    assert!(!made(&calls).contains(&MAKE_RUN.to_owned()));
+    assert!(!changes(&calls).contains(&MAKE_RUN.to_owned()));
     suite.spec.cancel = true;
     let (_, calls) = pass_over(&suite, half).await;
     assert_eq!(reported(&calls).phase, SuitePhase::Cancelled);
@@ -221,7 +230,7 @@ async fn a_strangers_config_map_is_found_before_the_report_is_built() {
         other => ended(other),
     };
     let (action, calls) = pass_over(&suite(json!({}), started()), strange).await;
-    assert_eq!(made(&calls), [WRITE_STATUS]);
+    assert_eq!(changes(&calls), [WRITE_STATUS]);
     let status = reported(&calls);
     assert!(
         status
@@ -233,8 +242,8 @@ async fn a_strangers_config_map_is_found_before_the_report_is_built() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_since() {
-    let kept: Answer = |call| match call {
+async fn the_status_shows_the_stored_report_whatever_was_edited_since() {
+    let stored_report: Answer = |call| match call {
         "GET configmaps s-report" => {
             let document = report_of_two(&json!(["nothing to compare with: it was gone"]));
             let parts = stored::compress(document.to_string().as_bytes()).unwrap();
@@ -243,7 +252,7 @@ async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_si
         }
         other => ended(other),
     };
-    let (_, calls) = pass_over(&suite(json!({}), started()), kept).await;
+    let (_, calls) = pass_over(&suite(json!({}), started()), stored_report).await;
     let status = reported(&calls);
     let passed = find(&status.conditions, PASSED).unwrap();
     assert_eq!(
@@ -252,14 +261,18 @@ async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_si
         "{:?}",
         status.message
     );
-    assert_eq!(made(&calls), ["POST configmaps", "POST configmaps", WRITE_STATUS], "the page and the text");
+    assert_eq!(
+        changes(&calls),
+        ["POST configmaps", "POST configmaps", WRITE_STATUS],
+        "the page and the text"
+    );
     let older: Answer = |call| match call {
         LIST_RUNS => Some(list("BenchmarkRun", &[run(1, "Succeeded")])),
-        other => kept_before(other),
+        other => stored_before(other),
     };
     let (_, calls) = pass_over(&suite(json!({"repetitions": 1}), started()), older).await;
     let message = reported(&calls).message.unwrap_or_default();
-    assert!(message.contains("s-report is an old report") && message.contains("2 runs, and 1"), "{message}");
+    assert!(message.contains("s-report is an old report") && message.contains("2 runs, but 1"), "{message}");
 }
 
 /// A stored report of both runs with these notes.
@@ -277,7 +290,7 @@ fn run_record(name: &str) -> Value {
     })
 }
 
-fn kept_before(call: &str) -> Option<(u16, Value)> {
+fn stored_before(call: &str) -> Option<(u16, Value)> {
     if call != "GET configmaps s-report" {
         return ended(call);
     }
@@ -300,12 +313,12 @@ async fn a_schedule_is_cancelled_though_it_is_invalid_and_its_round_with_it() {
     };
     let wrong = json!({"schedule": "never and ever", "cancel": true});
     let (_, calls) = pass_over(&suite(wrong, json!({})), scheduled).await;
-    assert_eq!(made(&calls), ["PATCH benchmarksuites s-1", WRITE_STATUS]);
+    assert_eq!(changes(&calls), ["PATCH benchmarksuites s-1", WRITE_STATUS]);
     assert_eq!(reported(&calls).finished_at, None, "its round has not ended");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_round_is_removed_when_what_it_was_has_been_told() {
+async fn an_old_round_is_removed_after_the_status_has_its_outcome() {
     let scheduled: Answer = |call| match call {
         "GET benchmarksuites" => {
             let own = json!([{"apiVersion": "v1", "kind": "BenchmarkSuite", "name": "s", "uid": "suite-uid", "controller": true}]);
@@ -320,20 +333,20 @@ async fn an_old_round_is_removed_when_what_it_was_has_been_told() {
     let schedule = json!({"schedule": "0 3 * * *", "failedHistoryLimit": 0});
     let old = json!({"lastScheduledAt": "2099-01-01T00:00:00Z", "lastRound": "s-2"});
     let (_, calls) = pass_over(&suite(schedule, old), scheduled).await;
-    assert_eq!(made(&calls), [WRITE_STATUS, "DELETE benchmarksuites s-1"]);
+    assert_eq!(changes(&calls), [WRITE_STATUS, "DELETE benchmarksuites s-1"]);
     let status = reported(&calls);
-    assert_eq!(status.last_round.as_deref(), Some("s-2"), "it goes back to an older round");
+    assert_eq!(status.last_round.as_deref(), Some("s-2"), "the last round became an older one");
     assert_eq!(find(&status.conditions, PASSED).map(|it| it.status.as_str()), Some("False"));
 }
 
 #[test]
-fn what_is_in_the_way_is_told_in_the_apiservers_own_words() {
+fn an_obstacle_is_reported_with_the_message_of_the_api_server() {
     let source = kube::Error::Api(Status::failure(QUOTA, "Forbidden").with_code(403).boxed());
     let (kind, name) = ("BenchmarkRun".to_owned(), "s-1".to_owned());
     let error = Error::from(apply::Error::Create { kind, name, source });
-    assert_eq!(in_words(&error), format!("BenchmarkRun s-1 cannot be made: {QUOTA}"));
+    assert_eq!(message(&error), format!("BenchmarkRun s-1 cannot be created: {QUOTA}"));
     let strange = Error::from(apply::Error::Strange("ConfigMap".into(), "s-report".into()));
-    let reported = in_words(&strange);
+    let reported = message(&strange);
     assert_eq!(reported.matches("does not belong to this suite").count(), 1, "{reported}");
 }
 

@@ -12,12 +12,13 @@ use k8s_openapi::api::core::v1::{
 
 /// Label with which Kubernetes marks the pods of a Job.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// Clients never run on a node with a server, whoever's, nor beside another run's
-/// clients, nor beside each other where that is declared.
+
+/// Clients never run on a node with any Datastore's server, nor beside another run's clients, nor
+/// beside each other if the run declares that.
 ///
-/// Servers and other runs' clients are one term: kube-scheduler tries a waiting pod
-/// again at the end of another only where that one matched every term of the waiting
-/// one's (its interpodaffinity plugin), and no pod is both.
+/// Servers and other runs' clients are one term: at the end of a pod, kube-scheduler retries only
+/// those waiting pods whose every term that pod matched (its interpodaffinity plugin), and no pod
+/// is both.
 pub(super) fn separation(run: &ValidatedRun, attempt: &Attempt) -> PodAntiAffinity {
     let components: &[&str] =
         if run.spec.clients.share_node() { &[labels::CLIENT] } else { &[labels::CLIENT, labels::SERVER] };
@@ -52,10 +53,9 @@ pub(super) fn spread(run: &ValidatedRun, attempt: &Attempt) -> Option<Vec<Topolo
     }])
 }
 
-/// The nodes that the run holds for its clients and no others; where there are too few yet,
-/// those that have what is `wanted`, and of these those for clients are preferred. These
-/// pods name no node, not even one to keep off: Karpenter makes none for a pod with `matchFields`
-/// or a requirement of a host's name.
+/// The nodes that the run holds for its clients and no others; if there are too few yet, nodes
+/// with what is `wanted`, preferably those for clients. These pods name no node, not even one to
+/// avoid: Karpenter creates none for a pod with `matchFields` or a requirement of a host name.
 pub(super) fn nodes(client_nodes: &[String], wanted: Vec<NodeSelectorTerm>) -> NodeAffinity {
     let on = |node: &String| NodeSelectorTerm {
         match_fields: Some(vec![NodeSelectorRequirement {
@@ -65,7 +65,7 @@ pub(super) fn nodes(client_nodes: &[String], wanted: Vec<NodeSelectorTerm>) -> N
         }]),
         match_expressions: None,
     };
-    // A field may be compared with one value only: a term for each node, any of which will do.
+    // A field can be compared with one value only: a term for each node, any of which suffices.
     let held: Vec<NodeSelectorTerm> = client_nodes.iter().map(on).collect();
     node_affinity(if held.is_empty() { wanted } else { held }, labels::CLIENT)
 }

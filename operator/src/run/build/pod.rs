@@ -1,12 +1,8 @@
 //! The pod of a client: the runner put into the tool's own image. Pure.
 
-use super::{
-    CLIENT_CONTAINER,
-    placement::{nodes, separation, spread},
-    runner_job,
-};
+use super::placement::{nodes, separation, spread};
 use crate::{
-    context::Settings,
+    cluster::settings::Settings,
     objects::{empty_directory, http_probe, locked_down, mount, port, run_as},
     run::turn::TurnCheck,
 };
@@ -17,6 +13,7 @@ use dragstrip_core::{
     nodes::tolerations,
     run::{
         decide::ReadyTarget,
+        job::bare_job,
         validate::{Attempt, ValidatedRun, client_needs},
     },
 };
@@ -30,14 +27,33 @@ use k8s_openapi::api::core::v1::{
     VolumeMount,
 };
 
+/// Name of the client container.
+pub const CLIENT_CONTAINER: &str = "client";
 /// User client pods run as.
 const CLIENT_USER: i64 = 65532;
-/// Time a client pod has to end its tool and write what was measured.
+/// Time for a client pod to end its tool and write its result.
 const CLIENT_GRACE_SECONDS: i64 = 8;
 /// Where the runner is copied to in client pods.
 const BIN: &str = "/dragstrip/bin";
 /// Where the tool writes its files.
 const OUTPUT: &str = "/dragstrip/output";
+
+/// The job of the runners of `attempt`.
+pub(super) fn runner_job(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    target: &ReadyTarget,
+    settings: &Settings,
+) -> JobSpec {
+    let mut job = bare_job(run, attempt, target);
+    job.verifying_key.clone_from(&settings.verifying_key);
+    if run.spec.target.external.is_some() {
+        // The runner resolves the name of an external target.
+        job.target.blocked.clone_from(&settings.blocked_networks);
+    }
+    job.linger_seconds = settings.linger_seconds();
+    job
+}
 
 /// Copies the static runner into a volume, so that the tool's image is used as it is.
 fn installer(settings: &Settings) -> Container {
@@ -52,23 +68,22 @@ fn installer(settings: &Settings) -> Container {
     }
 }
 
-/// `text` as the value of a variable in which Kubernetes would put other
-/// variables' values for $(NAME), secrets included.
+/// `text` as the value of a variable, escaped: Kubernetes would replace $(NAME) by other variables'
+/// values, secrets included.
 fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
 fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>, serde_json::Error> {
     let mut env = match &job.tool {
-        // Ours come later and so win.
+        // The operator's own variables come later and so win.
         JobTool::Exec(exec) => exec.env.clone(),
         _ => Vec::new(),
     };
     env.push(variable(JOB_VARIABLE, &literal(&serde_json::to_string(job)?)));
     env.push(own_field(POD_NAME_VARIABLE, "metadata.name"));
-    // An image of the user's own has a PATH that its tool may need.
+    // The tool of a user's own image may need the image's PATH.
     if !matches!(job.tool, JobTool::Exec(_)) {
-        // The tool's own directories first would hide nothing: the runner's names are unique.
         // Our own image has its programs, of which only some are copied, at its root.
         let path = format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/");
         env.push(variable("PATH", &path));
@@ -87,7 +102,7 @@ fn image(tool: &JobTool, settings: &Settings) -> String {
     }
 }
 
-/// A Secret's `keys` as a volume, with where it is mounted.
+/// A Secret's `keys` as a volume, and its mount.
 fn certificates(name: &str, secret: &str, keys: &[&str], path: &str) -> (Volume, VolumeMount) {
     let item = |key: &&str| KeyToPath { key: (*key).to_owned(), path: (*key).to_owned(), mode: None };
     let volume = Volume {
@@ -102,8 +117,8 @@ fn certificates(name: &str, secret: &str, keys: &[&str], path: &str) -> (Volume,
     (volume, mount(name, path, true))
 }
 
-/// What the clients need to encrypt their connections: of the server's Secret the
-/// authority alone, never its key.
+/// The volumes with which clients encrypt their connections: only the authority of the server's
+/// Secret, never its key.
 fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
     let Some(tls) = &target.connection.tls else {
         return Vec::new();
@@ -118,7 +133,7 @@ fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
     authority.chain(own).collect()
 }
 
-/// What a tool of the user's own finds as files.
+/// The files of a user's own tool.
 fn files(attempt: &Attempt) -> Vec<(Volume, VolumeMount)> {
     let JobTool::Exec(exec) = &*attempt.tool else { return Vec::new() };
     let volume = |(index, files): (usize, &ExecFiles)| {
@@ -155,7 +170,7 @@ fn client(
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
         env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
         ports: Some(vec![port("runner", i32::from(RUNNER_PORT))]),
-        // Load may delay the runner; a missed probe must not make noise.
+        // Load may delay the runner; a missed probe must not cause an event.
         readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)),
         resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),

@@ -1,7 +1,6 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
-use super::{placement::separation, *};
-use crate::cluster::scope::Scope;
+use super::{placement::separation, pod::runner_job, *};
 use crate::fixtures::{self, run};
 use dragstrip_core::{
     nodes,
@@ -18,22 +17,11 @@ use dragstrip_results::{
     result::FailureStep,
 };
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::api::resource::Quantity};
+use kube::ResourceExt;
 use serde_json::json;
 
 fn settings() -> Settings {
-    Settings {
-        runner_image: "example.com/runner:1".into(),
-        memtier_image: "example.com/memtier:2".into(),
-        bullmq_image: "example.com/bullmq:5".into(),
-        verifying_key: None,
-        memory_limit_bytes: None,
-        blocked_networks: Vec::new(),
-        namespace: "dragstrip-system".into(),
-        scope: Scope::default(),
-        pull_policy: None,
-        pull_secrets: Vec::new(),
-        scrape_interval_seconds: 0.0,
-    }
+    crate::cluster::settings::tests::settings(&[])
 }
 
 fn target() -> ReadyTarget {
@@ -341,7 +329,7 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
 }
 
 #[test]
-fn a_result_remembers_its_job() {
+fn a_result_has_the_notes_of_its_job() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let job: Job = serde_json::from_value(json!({
         "metadata": {"annotations": {labels::START_AT: "5", labels::SPEC_HASH: "h"}}
@@ -349,10 +337,10 @@ fn a_result_remembers_its_job() {
     .unwrap();
     let marks = [("mark".to_owned(), "value".to_owned())].into();
     let one = |job| config_maps(&run, &run.attempts[0], job, &marks, vec![vec![1]]).remove(0);
-    let known = one(Some(&job)).metadata.annotations.unwrap();
-    assert_eq!(known[labels::SPEC_HASH], "h");
-    assert_eq!(known[labels::START_AT], "5");
-    assert_eq!(known["mark"], "value");
+    let annotations = one(Some(&job)).metadata.annotations.unwrap();
+    assert_eq!(annotations[labels::SPEC_HASH], "h");
+    assert_eq!(annotations[labels::START_AT], "5");
+    assert_eq!(annotations["mark"], "value");
     assert_eq!(one(None).metadata.annotations, Some(marks.clone()));
 }
 
@@ -369,7 +357,7 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     assert_eq!(immutable, [Some(true); 3], "nobody may change a result");
     assert_eq!(stored.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
     let reported = stored::mark(&stored[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
-    assert_eq!(reported, Some(FailureStep::Lost), "what became of it is not told by the first part");
+    assert_eq!(reported, Some(FailureStep::Lost), "the first part does not have the outcome");
     assert_eq!(
         stored::later_parts(&stored[2]),
         ["sprint-read-1.part-2-55bc801d", "sprint-read-1.part-3-55bc801d"]
@@ -388,7 +376,7 @@ fn every_container_has_requests_and_all_but_an_undeclared_client_have_limits() {
         for container in pod.containers.iter().chain(pod.init_containers.iter().flatten()) {
             let resources = container.resources.clone().unwrap();
             let declared = clients.get("resources").is_some() && container.name == CLIENT_CONTAINER;
-            // The apiserver takes limits for requests where there are none.
+            // The API server uses limits as requests if there are none.
             let requests = if declared { Vec::new() } else { both.to_vec() };
             assert_eq!(kinds(resources.requests.as_ref()), requests, "{}", container.name);
             let limits = declared || container.name != CLIENT_CONTAINER;
@@ -398,7 +386,7 @@ fn every_container_has_requests_and_all_but_an_undeclared_client_have_limits() {
     }
     let partly = of(json!({"resources": {"requests": {"cpu": "3"}, "limits": {"memory": "1Gi"}}}));
     let requests = partly.containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
-    assert_eq!((requests.len(), requests["cpu"].0.as_str()), (1, "3"), "what is declared stays");
+    assert_eq!((requests.len(), requests["cpu"].0.as_str()), (1, "3"), "the declaration stays");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A client pod's log, read as it comes: a tool may write what it likes into it, and of
-//! that no more is kept than the longest result has. Touches the stream it is given.
+//! A client pod's log, read as a stream: a tool may write anything into it, and no more of that
+//! stays in memory than the longest result has. Touches the stream that it gets.
 
 use dragstrip_results::result::{LOG_MARKER, PodResult};
 use futures::{AsyncBufRead, AsyncBufReadExt};
@@ -8,28 +8,28 @@ use std::io;
 /// Longest line that is read as a result, in bytes: more than the 10 MiB after which kubelets
 /// begin a new log by themselves.
 const LONGEST_RESULT: usize = 16 << 20;
-/// Of other lines so much is kept, in bytes: one may be the kubelet's excuse.
-const LONGEST_WORDS: usize = 1000;
+/// Most bytes of other lines that stay in memory: one may be the kubelet's error.
+const LONGEST_OTHER: usize = 1000;
 
-/// What a log holds.
+/// The content of a log.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// The last whole result in it.
+    /// The last complete result in it.
     pub result: Option<PodResult>,
-    /// Its only line, where it has one: a kubelet may send its error as if it were the log.
+    /// Its only line, if it has one: a kubelet may send its error as if it were the log.
     pub only_line: Option<String>,
 }
 
-/// Adds `bytes` to the beginning of a line, as far as that is worth keeping.
-fn keep(line: &mut Vec<u8>, bytes: &[u8]) {
-    for bytes in bytes.chunks(LONGEST_WORDS) {
-        let most = if line.starts_with(LOG_MARKER.as_bytes()) { LONGEST_RESULT } else { LONGEST_WORDS };
+/// Appends `bytes` to the beginning of a line, up to the length that matters.
+fn append(line: &mut Vec<u8>, bytes: &[u8]) {
+    for bytes in bytes.chunks(LONGEST_OTHER) {
+        let most = if line.starts_with(LOG_MARKER.as_bytes()) { LONGEST_RESULT } else { LONGEST_OTHER };
         let room = most.saturating_sub(line.len());
         line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 }
 
-/// The result in `line`; one that was cut is none.
+/// The result in `line`, unless it was cut.
 fn result(line: &[u8]) -> Option<PodResult> {
     serde_json::from_slice(line.strip_prefix(LOG_MARKER.as_bytes())?).ok()
 }
@@ -41,7 +41,7 @@ pub async fn read(mut log: impl AsyncBufRead + Unpin) -> io::Result<Log> {
         let bytes = log.fill_buf().await?;
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let over = bytes.is_empty();
-        keep(&mut line, &bytes[..end.unwrap_or(bytes.len())]);
+        append(&mut line, &bytes[..end.unwrap_or(bytes.len())]);
         let used = end.map_or(bytes.len(), |end| end + 1);
         log.consume_unpin(used);
         if (end.is_some() || over) && !line.is_empty() {
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_whole_result_counts() {
+    fn the_last_complete_result_counts() {
         let (first, last) = (written("first"), written("last"));
         let log = format!("1s  10 ops/s\n{first}\n{last}\nbye\n");
         assert_eq!(of(&log).result.unwrap().pod, "last");
         let cut = format!("{first}\n{}", &last[..last.len() / 2]);
-        assert_eq!(of(&cut).result.unwrap().pod, "first", "half a result is none");
-        assert!(of(&last[..last.len() / 2]).result.is_none(), "half a result is none");
+        assert_eq!(of(&cut).result.unwrap().pod, "first", "half a result does not count");
+        assert!(of(&last[..last.len() / 2]).result.is_none(), "half a result does not count");
     }
 
     #[test]
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn a_tool_that_writes_without_end_costs_no_memory() {
         let mut line = Vec::new();
-        keep(&mut line, &[b'x'; 10_000]);
-        assert_eq!(line.len(), LONGEST_WORDS);
+        append(&mut line, &[b'x'; 10_000]);
+        assert_eq!(line.len(), LONGEST_OTHER);
         let mut line = LOG_MARKER.as_bytes().to_vec();
-        keep(&mut line, &vec![b' '; LONGEST_RESULT + 10]);
+        append(&mut line, &vec![b' '; LONGEST_RESULT + 10]);
         assert_eq!(line.len(), LONGEST_RESULT);
     }
 }

@@ -39,8 +39,8 @@ fn an_external_address_has_one_lease_for_all_namespaces_and_spellings() {
 #[test]
 fn an_address_that_is_a_datastores_needs_the_datastores_leases() {
     let other = DatastoreKey { namespace: "shop".into(), name: "redis".into() };
-    let known = ReadyTarget { datastore: Some(other), ..external("10.0.0.7") };
-    assert_eq!(names(&known), ["shop/dragstrip-redis"]);
+    let target = ReadyTarget { datastore: Some(other), ..external("10.0.0.7") };
+    assert_eq!(names(&target), ["shop/dragstrip-redis"]);
 }
 
 fn node(name: &str) -> Arc<Node> {
@@ -77,7 +77,7 @@ const SERVER: &str = "dragstrip-system/dragstrip-node.worker";
 const C1: &str = "dragstrip-system/dragstrip-node.c1";
 const C2: &str = "dragstrip-system/dragstrip-node.c2";
 
-/// A look at two client nodes and the server's.
+/// The turn with two client nodes and the server's.
 fn turn_check(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) -> TurnCheck {
     let run = validate(&run(&["write"], 1)).unwrap();
     let server: Pod = serde_json::from_value(json!({
@@ -93,7 +93,7 @@ fn turn_check(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod
         pods: &pods,
         operator_namespace: "dragstrip-system",
     };
-    look(&run, &target(), &seen, 0)
+    check(&run, &target(), &seen, 0)
 }
 
 fn busy(lease: &str, holder: &str, position: i32, holds: bool) -> Turn {
@@ -132,7 +132,7 @@ fn a_free_turn_needs_target_server_node_and_a_client_node() {
 }
 
 #[test]
-fn clients_beside_a_server_whose_node_has_no_label_have_no_place_and_the_remedy_is_told() {
+fn clients_beside_a_server_without_a_node_label_have_no_place_and_the_message_has_the_remedy() {
     let mut run = run(&["write"], 1);
     run.spec.clients.colocate = Some(dragstrip_crds::run::Colocate::Zone);
     let zone = |node: Arc<Node>| {
@@ -140,22 +140,21 @@ fn clients_beside_a_server_whose_node_has_no_label_have_no_place_and_the_remedy_
         node.labels_mut().insert(labels::ZONE.into(), "z1".into());
         Arc::new(node)
     };
-    let look_at = |nodes: &[Arc<Node>]| {
+    let check_with = |nodes: &[Arc<Node>]| {
         let seen = Seen { leases: &[], runs: &[], nodes, pods: &[], operator_namespace: "dragstrip-system" };
-        look(&validate(&run).unwrap(), &target(), &seen, 0)
+        check(&validate(&run).unwrap(), &target(), &seen, 0)
     };
-    let bare = look_at(&[node("worker"), node("c1")]);
+    let bare = check_with(&[node("worker"), node("c1")]);
     let why = bare.unplaceable.unwrap();
     assert!(why.contains("worker has none") && why.contains("label them"), "{why}");
-    let labelled = look_at(&[zone(node("worker")), node("c1"), zone(node("c2"))]);
+    let labelled = check_with(&[zone(node("worker")), node("c1"), zone(node("c2"))]);
     assert_eq!((labelled.unplaceable, labelled.client_nodes), (None, vec!["c2".to_owned()]));
-    let to_be_made = look_at(&[zone(node("worker")), node("c1")]);
-    // The server's own node is in no use that is known here.
+    let to_be_made = check_with(&[zone(node("worker")), node("c1")]);
     assert_eq!(to_be_made.wanted.len(), 1);
 }
 
 #[test]
-fn a_client_node_that_another_run_holds_is_left_alone() {
+fn a_run_leaves_a_client_node_that_another_run_holds() {
     let found = turn_check(&[lease(C1, "other")], &[], &[]);
     assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec!["c2".to_owned()]));
 }
@@ -175,18 +174,18 @@ fn a_turn_is_held_only_with_every_lease() {
     let part = turn_check(&[own(TARGET), own(C2)], &[], &[]);
     assert_eq!((part.turn, texts(&part.missing)), (Turn::Free, vec![SERVER.to_owned()]));
     let lost = turn_check(&[own(TARGET), own(C2), lease(SERVER, "other")], &[], &[]);
-    assert_eq!(first(lost.turn), busy(SERVER, "other", 1, true), "what is held in part must be given back");
+    assert_eq!(first(lost.turn), busy(SERVER, "other", 1, true), "a part must be released");
 }
 
 #[test]
-fn a_lease_that_was_given_back_is_not_held() {
+fn a_released_lease_is_not_held() {
     let mut back = (*lease(TARGET, "sprint")).clone();
     back.annotations_mut().insert(labels::GIVEN_BACK.into(), "true".into());
     assert_eq!(turn_check(&[Arc::new(back)], &[], &[]).turn, Turn::Returning);
 }
 
 #[test]
-fn a_free_lease_is_left_to_who_came_first() {
+fn a_free_lease_goes_to_the_first_in_the_queue() {
     let earlier = queued("first", "2025-01-01T00:00:00Z", TARGET);
     let later = queued("later", "2027-01-01T00:00:00Z", TARGET);
     assert_eq!(first(turn_check(&[], &[earlier, later.clone()], &[]).turn), busy(TARGET, "first", 2, false));
@@ -200,7 +199,7 @@ fn a_run_that_is_being_deleted_has_no_ticket() {
     let mut leaving = (*queued("first", "2025-01-01T00:00:00Z", TARGET)).clone();
     leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     leaving.metadata.finalizers = Some(vec!["example.com/keep".into()]);
-    assert_eq!(turn_check(&[], &[Arc::new(leaving)], &[]).turn, Turn::Free, "all others would wait for ever");
+    assert_eq!(turn_check(&[], &[Arc::new(leaving)], &[]).turn, Turn::Free, "all others would wait forever");
 }
 
 #[test]
@@ -212,16 +211,16 @@ fn while_its_target_is_busy_a_run_leaves_the_nodes_to_others() {
 #[test]
 fn a_run_that_needs_several_nodes_is_not_overtaken_by_those_that_need_one() {
     let nodes = [node("c1"), node("c2"), node("c3")];
-    let large = looked_for_many(2, &[lease(C1, "x"), lease(C2, "y")], &nodes, &[]).turn;
+    let large = check_many(2, &[lease(C1, "x"), lease(C2, "y")], &nodes, &[]).turn;
     let c3 = "dragstrip-system/dragstrip-node.c3";
     assert!([C1, c3].iter().all(|key| lacks(&large).contains(&(*key).to_owned())), "{large:?}");
-    assert!(!lacks(&large).contains(&C2.to_owned()), "two are enough, and the third is of use: {large:?}");
+    assert!(!lacks(&large).contains(&C2.to_owned()), "two suffice, and one is free: {large:?}");
     let Turn::Busy { queue, .. } = large else { panic!("it has one node of two: {large:?}") };
     let mut first_one = (*queued("large", "2025-01-01T00:00:00Z", C1)).clone();
     first_one.status.as_mut().unwrap().queue = Some(queue);
     let turn = |leases: &[Arc<Lease>]| turn_check(leases, &[Arc::new(first_one.clone())], &[]);
-    // The large run is of another target; there is no third node in this look.
-    assert_eq!(turn(&[]).client_nodes, ["c2"], "c1 is left to who came first");
+    // The large run is of another target; this check has no third node.
+    assert_eq!(turn(&[]).client_nodes, ["c2"], "c1 goes to the first in the queue");
     assert_eq!(first(turn(&[lease(C2, "y")]).turn), busy(C1, "large", 2, false));
 }
 
@@ -243,10 +242,10 @@ fn a_node_with_another_runs_clients_is_busy_without_a_lease() {
 }
 
 #[test]
-fn without_any_node_for_clients_the_scheduler_is_asked_and_the_reason_told() {
+fn without_any_node_for_clients_the_scheduler_decides_and_the_reason_is_reported() {
     let run = validate(&run(&["write"], 1)).unwrap();
     let seen = Seen { leases: &[], runs: &[], nodes: &[], pods: &[], operator_namespace: "dragstrip-system" };
-    let found = look(&run, &target(), &seen, 0);
+    let found = check(&run, &target(), &seen, 0);
     assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec![]));
     assert!(found.no_node.unwrap().contains("no node for clients"));
 }
@@ -257,16 +256,16 @@ fn after_a_setback_other_nodes_come_first() {
     let nodes = [node("c1"), node("c2")];
     let seen =
         Seen { leases: &[], runs: &[], nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
-    let first: Vec<_> = (0..3).map(|setbacks| look(&run, &target(), &seen, setbacks).client_nodes).collect();
+    let first: Vec<_> = (0..3).map(|setbacks| check(&run, &target(), &seen, setbacks).client_nodes).collect();
     assert_eq!(first, [["c1"], ["c2"], ["c1"]]);
 }
 
-/// A look of the run `sprint`, whose `pods` clients each need a node of their own.
-fn looked_for_many(pods: i32, leases: &[Arc<Lease>], nodes: &[Arc<Node>], others: &[Arc<Pod>]) -> TurnCheck {
+/// The turn of the run `sprint`, whose `pods` clients each need a node of their own.
+fn check_many(pods: i32, leases: &[Arc<Lease>], nodes: &[Arc<Node>], others: &[Arc<Pod>]) -> TurnCheck {
     let mut run = run(&["write"], 1);
     (run.spec.clients.pods, run.spec.clients.spread) = (pods, ClientSpread::OnePerNode);
     let seen = Seen { leases, runs: &[], nodes, pods: others, operator_namespace: "dragstrip-system" };
-    look(&validate(&run).unwrap(), &external("redis.example.com"), &seen, 0)
+    check(&validate(&run).unwrap(), &external("redis.example.com"), &seen, 0)
 }
 
 fn nodes_of(keys: &[LeaseKey]) -> Vec<&str> {
@@ -274,34 +273,34 @@ fn nodes_of(keys: &[LeaseKey]) -> Vec<&str> {
 }
 
 #[test]
-fn of_too_few_nodes_all_are_taken_and_the_others_are_left_to_who_makes_nodes() {
+fn a_run_reserves_all_of_too_few_nodes_and_leaves_the_others_to_an_autoscaler() {
     let nodes = [node("c1"), node("c2")];
-    let found = looked_for_many(3, &[], &nodes, &[]);
+    let found = check_many(3, &[], &nodes, &[]);
     assert_eq!((found.turn, nodes_of(&found.missing)), (Turn::Free, vec!["c1", "c2"]));
     assert_eq!(found.client_nodes, [""; 0], "pods that are bound to two nodes would bring no third one");
     assert!(found.no_node.unwrap().contains("3 are needed"));
     let own = [C1, C2].map(|key| lease(key, "sprint"));
-    let target = looked_for_many(3, &[], &[], &[]).missing[0].to_string();
+    let target = check_many(3, &[], &[], &[]).missing[0].to_string();
     let all: Vec<_> = own.iter().cloned().chain([lease(&target, "sprint")]).collect();
-    let held = looked_for_many(3, &all, &nodes, &[]);
+    let held = check_many(3, &all, &nodes, &[]);
     assert_eq!((held.turn, held.client_nodes), (Turn::Held, vec![]));
-    let part = looked_for_many(3, &all[1..], &nodes, &[]);
-    assert_eq!((part.turn, nodes_of(&part.missing)), (Turn::Free, vec!["c1"]), "a node came to be free");
+    let part = check_many(3, &all[1..], &nodes, &[]);
+    assert_eq!((part.turn, nodes_of(&part.missing)), (Turn::Free, vec!["c1"]), "a node became free");
 }
 
 #[test]
 fn clients_that_may_go_to_any_node_wait_for_a_run_that_holds_one_of_too_few() {
     let nodes = [node("c1"), node("c2")];
-    let found = looked_for_many(3, &[lease(C1, "other")], &nodes, &[]);
+    let found = check_many(3, &[lease(C1, "other")], &nodes, &[]);
     assert_eq!(
         first(found.turn),
         busy(C1, "other", 1, false),
-        "a pod would go to c1 between two phases of the other run, which could not go on"
+        "a pod would go to c1 between two phases of the other run, which could not continue"
     );
 }
 
 #[test]
-fn a_node_that_was_made_for_anothers_waiting_clients_is_left_to_them() {
+fn a_node_that_was_created_for_anothers_waiting_clients_is_theirs() {
     let waiting = |affinity: serde_json::Value| -> [Arc<Pod>; 1] {
         [Arc::new(
             serde_json::from_value(json!({
@@ -319,10 +318,10 @@ fn a_node_that_was_made_for_anothers_waiting_clients_is_left_to_them() {
         node.metadata.creation_timestamp = serde_json::from_value(json!(at)).unwrap();
         [Arc::new(node)]
     };
-    let by = |node: &[Arc<Node>], pods: &[Arc<Pod>]| first(looked_for_many(1, &[], node, pods).turn);
+    let by = |node: &[Arc<Node>], pods: &[Arc<Pod>]| first(check_many(1, &[], node, pods).turn);
     let (new, old) = (made("2026-01-01T00:01:00Z"), made("2026-01-01T00:00:00Z"));
     assert_eq!(by(&new, &waiting(json!({}))), busy(C1, "other", 1, false));
-    assert_eq!(by(&old, &waiting(json!({}))), Turn::Free, "it would hold every such node if they fitted it");
+    assert_eq!(by(&old, &waiting(json!({}))), Turn::Free, "they would be on it if they fitted");
     let required = |term: serde_json::Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
     let elsewhere =
         required(json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}));

@@ -1,13 +1,14 @@
-//! Whether an external address is really a Datastore of ours: one server is one
-//! turn, however it is addressed. Pure.
+//! Whether an external address is really a Datastore of ours: one server has one Lease, however
+//! it is addressed. Pure.
 
 use dragstrip_core::{labels, run::decide::DatastoreKey};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::{net::IpAddr, sync::Arc};
 
-/// Longest form first: POD.SERVICE.NAMESPACE.svc, SERVICE.NAMESPACE.svc, and what a
-/// pod's resolver completes in `namespace`: SERVICE.NAMESPACE and SERVICE.
+/// The Datastores that `host` may name, longest form first: POD.SERVICE.NAMESPACE.svc,
+/// SERVICE.NAMESPACE.svc, and what a pod's resolver completes in `namespace`: SERVICE.NAMESPACE
+/// and SERVICE.
 fn names(host: &str, namespace: &str) -> Vec<DatastoreKey> {
     let key = |name: &str, namespace: &str| DatastoreKey { namespace: namespace.into(), name: name.into() };
     let labels: Vec<&str> = host.split('.').collect();
@@ -16,7 +17,7 @@ fn names(host: &str, namespace: &str) -> Vec<DatastoreKey> {
         Some(at @ 2..) => vec![key(labels[at - 2], labels[at - 1])],
         _ => match labels.as_slice() {
             [name] => vec![key(name, namespace)],
-            // POD.SERVICE is completed as SERVICE.NAMESPACE is: both are looked for.
+            // A resolver completes POD.SERVICE as it does SERVICE.NAMESPACE: try both.
             [first, second] => vec![key(first, second), key(second, namespace)],
             [_, name, namespace] => vec![key(name, namespace)],
             _ => Vec::new(),
@@ -36,8 +37,8 @@ fn has_address(pod: &Pod, address: IpAddr) -> bool {
 }
 
 /// The Datastore that clients in `namespace` reach at `host`, by the name of its
-/// Service or one of its pods, in any spelling, or by a pod's address; `None` for an
-/// outsider. `exists` says whether there is such a Datastore.
+/// Service or one of its pods, in any spelling, or by a pod's address; `None` if it is outside
+/// the cluster. `exists` says whether there is such a Datastore.
 pub fn datastore_at(
     host: &str,
     namespace: &str,

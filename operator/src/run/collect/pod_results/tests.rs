@@ -82,12 +82,12 @@ const LOG: &str = "/pods/p/log";
 const POD: &str = "/pods/p";
 const NODE: &str = "/nodes/worker";
 
-/// An apiserver that answers as told, and 404 where it was told nothing.
+/// An API server with these answers, and 404 for all else.
 fn apiserver(answers: &Answers) -> Client {
     let answers = Arc::clone(answers);
     let service = tower::service_fn(move |request: http::Request<Body>| {
-        let known = answers.lock().unwrap();
-        let found = known.iter().find(|(end, _)| request.uri().path().ends_with(**end));
+        let answers = answers.lock().unwrap();
+        let found = answers.iter().find(|(end, _)| request.uri().path().ends_with(**end));
         let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
         let (status, body) = found.map_or((404, missing.to_string()), |(_, answer)| answer.clone());
         let response = http::Response::builder().status(status).body(Body::from(body.into_bytes())).unwrap();
@@ -128,18 +128,18 @@ fn part() -> String {
     serde_json::to_string(&pod_result("p", 1000, 1.0, 100).compact()).unwrap()
 }
 
-fn whole_log() -> String {
+fn complete_log() -> String {
     format!("{LOG_MARKER}{}\n", serde_json::to_string(&pod_result("p", 1000, 1.0, 100)).unwrap())
 }
 
 async fn collected(
     answers: &Answers,
-    log_retries: &LogRetries,
+    retries: &Retries,
     pod: &Pod,
     now: Timestamp,
 ) -> Result<RepetitionResult, NotYet> {
     let run = validate(&run(&["read"], 1)).unwrap();
-    complete(&apiserver(answers), log_retries, &run.attempts[0], &[pod], now).await
+    complete(&apiserver(answers), retries, &run.attempts[0], &[pod], now).await
 }
 
 fn lost(result: &RepetitionResult) -> &str {
@@ -152,30 +152,30 @@ fn lost(result: &RepetitionResult) -> &str {
 const REFUSED: (u16, &str) = (500, "dial tcp 10.0.0.1:10250: connect: connection refused");
 
 #[tokio::test]
-async fn a_log_that_cannot_be_read_for_a_moment_is_read_whole_later() {
-    let (answers, log_retries, pod) = (there(REFUSED), LogRetries::default(), client_pod(&part()));
-    let reported = collected(&answers, &log_retries, &pod, at(0)).await.unwrap_err();
+async fn a_log_that_cannot_be_read_for_a_moment_is_read_completely_later() {
+    let (answers, retries, pod) = (there(REFUSED), Retries::default(), client_pod(&part()));
+    let reported = collected(&answers, &retries, &pod, at(0)).await.unwrap_err();
     assert!(
         reported.why.contains("the log of pod p cannot be read") && reported.why.contains("refused"),
         "{reported:?}"
     );
-    answers.lock().unwrap().insert(LOG, (200, whole_log()));
+    answers.lock().unwrap().insert(LOG, (200, complete_log()));
     assert_eq!(
-        collected(&answers, &log_retries, &pod, at(0)).await,
+        collected(&answers, &retries, &pod, at(0)).await,
         Err(reported.clone()),
-        "asked before its time"
+        "read before its time"
     );
-    let result = collected(&answers, &log_retries, &pod, reported.until).await.unwrap();
+    let result = collected(&answers, &retries, &pod, reported.until).await.unwrap();
     assert_eq!(result.failure, None);
     assert!(result.operations[0].histogram.is_some(), "a restarted kubelet cost the histogram");
 }
 
 #[tokio::test]
-async fn a_silent_kubelet_is_asked_for_minutes_and_then_the_repetition_is_lost() {
-    let (answers, log_retries, pod) = (there(REFUSED), LogRetries::default(), client_pod(&part()));
+async fn a_silent_kubelet_gets_retries_for_minutes_and_then_the_repetition_is_lost() {
+    let (answers, retries, pod) = (there(REFUSED), Retries::default(), client_pod(&part()));
     let mut now = at(0);
     let result = loop {
-        match collected(&answers, &log_retries, &pod, now).await {
+        match collected(&answers, &retries, &pod, now).await {
             Ok(result) => break result,
             Err(reported) => now = reported.until,
         }
@@ -187,7 +187,7 @@ async fn a_silent_kubelet_is_asked_for_minutes_and_then_the_repetition_is_lost()
 }
 
 #[tokio::test]
-async fn what_is_gone_for_good_is_not_waited_for() {
+async fn no_retry_waits_for_a_log_that_is_gone_for_good() {
     let deleted = there((404, "pods \"p\" not found"));
     deleted.lock().unwrap().remove(POD);
     let replaced = there(REFUSED);
@@ -203,23 +203,23 @@ async fn what_is_gone_for_good_is_not_waited_for() {
         (nodeless, "its node worker is gone"),
         (empty, "it is not in its log"),
     ] {
-        let result = collected(&answers, &LogRetries::default(), &client_pod(&part()), at(0)).await.unwrap();
+        let result = collected(&answers, &Retries::default(), &client_pod(&part()), at(0)).await.unwrap();
         assert!(lost(&result).contains(expected), "{}", lost(&result));
     }
 }
 
 #[tokio::test]
-async fn a_kubelet_that_has_just_started_is_not_believed_that_the_log_is_gone() {
-    let words = "unable to retrieve container logs for containerd://4711";
-    for answer in [(200, words), (400, words), (404, "pod \"p\" does not exist")] {
-        let (answers, log_retries) = (there(answer), LogRetries::default());
-        let reported = collected(&answers, &log_retries, &client_pod(&part()), at(0)).await.unwrap_err();
+async fn a_kubelet_that_has_just_started_gets_retries_though_it_says_the_log_is_gone() {
+    let message = "unable to retrieve container logs for containerd://4711";
+    for answer in [(200, message), (400, message), (404, "pod \"p\" does not exist")] {
+        let (answers, retries) = (there(answer), Retries::default());
+        let reported = collected(&answers, &retries, &client_pod(&part()), at(0)).await.unwrap_err();
         assert!(reported.until > at(0), "{answer:?}");
-        let result = collected(&answers, &log_retries, &client_pod(&part()), at(60)).await.unwrap();
+        let result = collected(&answers, &retries, &client_pod(&part()), at(60)).await.unwrap();
         assert!(lost(&result).contains("could not be read"), "{answer:?}: {}", lost(&result));
         let mut deleted = client_pod(&part());
         deleted.metadata.deletion_timestamp = Some(Time(at(0)));
-        let result = collected(&answers, &LogRetries::default(), &deleted, at(0)).await.unwrap();
+        let result = collected(&answers, &Retries::default(), &deleted, at(0)).await.unwrap();
         assert!(
             lost(&result).contains("could not be read"),
             "a deleted pod's containers go first: {answer:?}"
@@ -230,7 +230,7 @@ async fn a_kubelet_that_has_just_started_is_not_believed_that_the_log_is_gone() 
 #[tokio::test]
 async fn a_termination_message_that_is_complete_needs_no_log() {
     let all = serde_json::to_string(&pod_result("p", 1000, 1.0, 100)).unwrap();
-    let result = collected(&there(REFUSED), &LogRetries::default(), &client_pod(&all), at(0)).await.unwrap();
+    let result = collected(&there(REFUSED), &Retries::default(), &client_pod(&all), at(0)).await.unwrap();
     assert_eq!((result.failure, result.operations[0].count), (None, 1000));
 }
 
@@ -239,6 +239,6 @@ async fn a_container_that_never_began_has_no_log_to_wait_for() {
     let mut never: Value = serde_json::to_value(client_pod("")).unwrap();
     never["status"]["phase"] = json!("Failed");
     never["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": "PodInitializing"}});
-    let result = collected(&there(REFUSED), &LogRetries::default(), &pod(never), at(0)).await.unwrap();
+    let result = collected(&there(REFUSED), &Retries::default(), &pod(never), at(0)).await.unwrap();
     assert_eq!(result.failure.unwrap().failure.step, FailureStep::Tool);
 }

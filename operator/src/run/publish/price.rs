@@ -1,4 +1,4 @@
-//! What a run's operations cost. Pure.
+//! The cost of a run's operations. Pure.
 
 use crate::metrics::Prices;
 use dragstrip_crds::{
@@ -7,7 +7,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::result::TOTAL;
 
-/// Tells what a million operations of each phase cost, as far as the prices of all nodes are known.
+/// Adds the cost of a million operations to each phase, if all its nodes have a price.
 pub fn price(status: &mut BenchmarkRunStatus, prices: &Prices) {
     let kinds = |pick: fn(&NodeStatus) -> bool| -> Vec<Option<String>> {
         let nodes = status.nodes.iter().filter(|node| pick(node));
@@ -19,7 +19,7 @@ pub fn price(status: &mut BenchmarkRunStatus, prices: &Prices) {
         let rate = total.map_or(0.0, |total| total.operations_per_second.mean);
         let cost = CostStatus {
             servers: prices.per_million_operations(&servers, rate),
-            // Of clients alone it would say nothing of the server.
+            // The cost of clients alone says nothing about the server.
             servers_and_clients: prices.per_million_operations(&all, rate).filter(|_| !servers.is_empty()),
         };
         phase.cost_per_million_operations_usd = Some(cost).filter(|cost| *cost != CostStatus::default());

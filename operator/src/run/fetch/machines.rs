@@ -1,18 +1,14 @@
 //! The nodes of a run's clients and servers, the CPUs that these may run on, and which
-//! conditions of where they are hold. [`fill`] and [`placed`] look at what was seen of the
-//! cluster; the rest is pure.
+//! conditions on their places hold. [`fill`] and [`placed`] read what the watches show; the rest
+//! is pure.
 
-use super::target;
-use crate::{context::Context, metrics::Prices};
+use super::servers;
+use crate::{metrics::Prices, run::context::RunContext};
 use dragstrip_core::{
     datastore::room::Room,
     digest::digest,
     labels, nodes,
-    run::{
-        decide::{DatastoreKey, ReadyTarget},
-        judge,
-        validate::ValidatedRun,
-    },
+    run::{decide::ReadyTarget, judge, validate::ValidatedRun},
 };
 use dragstrip_crds::{DatastoreSpec, datastore::Placement, pod::PodSettings};
 use dragstrip_results::{
@@ -27,24 +23,23 @@ use std::{
     sync::Arc,
 };
 
-/// Notes in `result` on which nodes its clients, whose pods are `clients`, and its servers
-/// were, and the CPUs that they could run on.
-pub fn fill(ctx: &Context, run: &ValidatedRun, clients: &[&Pod], result: &mut RepetitionResult) {
+/// Records in `result` the nodes of its clients, whose pods are `clients`, and of its servers,
+/// and the CPUs that they could run on.
+pub fn fill(ctx: &RunContext, run: &ValidatedRun, clients: &[&Pod], result: &mut RepetitionResult) {
     let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
     let loading = result.pods.iter().filter_map(|pod| pod.node.clone());
     result.nodes = records(run, loading, &nodes, &pods, &ctx.prices);
-    let key = key(run);
-    let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref);
-    let known: Vec<&Pod> = clients.iter().copied().chain(servers).collect();
-    let pod = |name: &str| known.iter().find(|pod| pod.name_any() == name);
+    let key = servers::key(run);
+    let servers: Vec<&Pod> =
+        key.iter().flat_map(|key| servers::servers(&pods, key)).map(Arc::as_ref).collect();
+    let pod = |name: &str| clients.iter().chain(&servers).find(|pod| pod.name_any() == name);
     result.cpusets = judge::cpu_sets(result, |name| whole_cpus(pod(name)?));
-    let datastore = target::datastore(ctx, run);
-    let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref).collect();
+    let datastore = servers::datastore(ctx, run);
     result.environment = Some(environment(servers, clients, datastore.as_deref().map(|one| &one.spec)));
 }
 
 /// What ran in `servers` and `clients`, and the digest of what `declared` says besides its
-/// place, its image and its threads, which are told by themselves.
+/// place, its image and its threads, which have records of their own.
 fn environment(
     mut servers: Vec<&Pod>,
     clients: &[&Pod],
@@ -75,43 +70,38 @@ fn environment(
     }
 }
 
-/// The images of `pods` by digest, as far as the kubelet tells.
+/// The images of `pods` by digest, as far as the kubelet reports them.
 fn images(pods: &[&Pod]) -> BTreeSet<String> {
-    // Beside them runs what is the operator's own, and has its version.
+    // Init containers run the operator's own image, which has its version.
     let statuses = pods.iter().flat_map(|pod| pod.status.iter());
     let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());
     statuses.map(|container| container.image_id.clone()).filter(|image| !image.is_empty()).collect()
 }
 
-/// What the first container of `pod` was told to run.
+/// The command and arguments of the first container of `pod`.
 fn command(pod: &Pod) -> Vec<String> {
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let parts = container.into_iter().flat_map(|container| [&container.command, &container.args]);
     parts.flatten().flatten().cloned().collect()
 }
 
-/// What can be said, before any load, of clients on `client_nodes` and the servers of `run`;
-/// also of what the server says of itself where it was asked as `asked`.
+/// Which conditions hold, before any load, for clients on `client_nodes` and the servers of
+/// `run`; also for the server's own answers, if it was queried for `target`.
 pub fn placed(
-    ctx: &Context,
+    ctx: &RunContext,
     run: &ValidatedRun,
     client_nodes: &[String],
-    requests: Option<&ReadyTarget>,
+    target: Option<&ReadyTarget>,
 ) -> Vec<Placed> {
     let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
     let records = records(run, client_nodes.iter().cloned(), &nodes, &pods, &ctx.prices);
     let mut placed = of_nodes(&records, None);
-    if let Some(requests) = requests {
-        let declared = target::datastore(ctx, run).map(|datastore| datastore.spec.threads);
-        placed.extend(of_server(requests.truth.as_ref(), declared));
-        placed.push(exclusive_cpus(requests.cpus.as_slice(), false));
+    if let Some(target) = target {
+        let declared = servers::datastore(ctx, run).map(|datastore| datastore.spec.threads);
+        placed.extend(of_server(target.truth.as_ref(), declared));
+        placed.push(exclusive_cpus(target.cpus.as_slice(), false));
     }
     placed
-}
-
-fn key(run: &ValidatedRun) -> Option<DatastoreKey> {
-    let name = run.datastore_name()?.to_owned();
-    Some(DatastoreKey { namespace: run.holder.namespace.clone(), name })
 }
 
 /// Whole CPUs that the first container of `pod` requests and is limited to.
@@ -129,7 +119,7 @@ fn whole_cpus(pod: &Pod) -> Option<u32> {
 pub fn seen(pod: &Pod, observation: &Observation) -> Option<CpuSetRecord> {
     Some(CpuSetRecord {
         pod: pod.name_any(),
-        node: target::node_of(pod),
+        node: servers::node_of(pod),
         serves: true,
         cpus: observation.cgroup.as_ref()?.cpuset.clone(),
         online: u32::try_from(observation.host.cpus).unwrap_or(0),
@@ -146,9 +136,9 @@ fn records(
     prices: &Prices,
 ) -> Vec<NodeRecord> {
     let mut records: BTreeMap<String, NodeRecord> = BTreeMap::new();
-    let key = key(run);
+    let key = servers::key(run);
     let servers =
-        key.iter().flat_map(|key| target::servers(pods, key)).filter_map(|pod| target::node_of(pod));
+        key.iter().flat_map(|key| servers::servers(pods, key)).filter_map(|pod| servers::node_of(pod));
     for (name, serves) in servers.map(|node| (node, true)).chain(clients.map(|node| (node, false))) {
         let node = all.iter().find(|node| node.name_any() == name);
         let record =
@@ -159,7 +149,7 @@ fn records(
     records.into_values().collect()
 }
 
-/// What the labels of `node` say of its placement group.
+/// The placement groups that the labels of `node` name.
 fn groups(node: &Node) -> Vec<GroupRecord> {
     let evidence = [GroupEvidence::KarpenterLabel, GroupEvidence::Label];
     let reported = labels::PLACEMENT_GROUPS.into_iter().zip(evidence);

@@ -1,7 +1,7 @@
 //! The state of each attempt of a run, from what was fetched. Pure.
 
-use super::{fetch::Fetched, lease_cleanup::silent_from};
-use crate::cluster::{pods, warnings};
+use super::fetched::Fetched;
+use crate::cluster::{loads::silent_from, pods, warnings};
 use dragstrip_core::{
     labels,
     run::{
@@ -19,25 +19,25 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use std::sync::Arc;
 
-/// What a quota on limits asks for: of all containers only the clients' have none by default.
+/// The remedy for a quota on limits: only the clients' containers have none by default.
 const CLIENT_LIMITS: &str =
     "; declare what the client may use in spec.clients.resources.limits, such as {cpu: \"4\", memory: 2Gi}";
 
-fn not_told(state: &RunnerState) -> bool {
+fn is_unsent(state: &RunnerState) -> bool {
     use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
     matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine)
 }
 
-/// What is still there of an attempt that is over or lost. Its load is over at the latest when
-/// its runners' watchdogs, counted from the start line, have ended it.
+/// What remains of an attempt that is over or lost. Its runners' watchdogs, counted from the
+/// start line, end its load at the latest.
 fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
     let start = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.start);
     let bound =
         SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
     let watchdog = start.and_then(|start| start.checked_add(bound).ok());
     let silent = |pod| match (silent_from(pod), watchdog) {
-        (Some(known), Some(watchdog)) => Some(known.min(watchdog)),
-        (known, watchdog) => known.or(watchdog),
+        (Some(from), Some(watchdog)) => Some(from.min(watchdog)),
+        (from, watchdog) => from.or(watchdog),
     };
     let unseen = fetched.unseen.get(&attempt.name).copied().unwrap_or(Timestamp::MIN);
     Remains {
@@ -49,7 +49,7 @@ fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains 
     }
 }
 
-/// Whether the load of `attempt` was ordered by what `old` tells: its Job may be gone.
+/// Whether the load of `attempt` was started according to `old`: its Job may be gone.
 pub fn was_started(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
     old.started.as_ref().is_some_and(|started| started.job == attempt.name)
 }
@@ -61,7 +61,7 @@ fn without_job(
     old: &BenchmarkRunStatus,
     fetched: &Fetched,
 ) -> AttemptState {
-    // What may have loaded the server is never measured again in silence.
+    // An attempt that may have loaded the server is never silently measured again.
     if was_started(old, attempt) {
         return AttemptState::Ended;
     }
@@ -90,41 +90,41 @@ fn attempt_state(
         return AttemptState::Leaving;
     }
     if let Some(start) = start_line(&job.metadata) {
-        return AttemptState::Started { start, unsent: fetched.runners.values().any(not_told) };
+        return AttemptState::Started { start, unsent: fetched.runners.values().any(is_unsent) };
     }
     if annotation(&job.metadata, labels::SPEC_HASH).is_some_and(|hash| hash != run.spec_hash) {
         return AttemptState::Outdated;
     }
-    let made = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
+    let created = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
     let at_line = || fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod));
     if u32::try_from(at_line().count()).is_ok_and(|count| count >= attempt.pods) {
-        let since = at_line().filter_map(pods::ready_since).max().unwrap_or(made);
+        let since = at_line().filter_map(pods::ready_since).max().unwrap_or(created);
         return AttemptState::AtStartLine { since };
     }
-    AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, made) }
+    AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, created) }
 }
 
-/// The states of all attempts, in their order.
+/// The states of all attempts, in sequence.
 pub fn states(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> Vec<AttemptState> {
     run.attempts.iter().map(|attempt| attempt_state(run, attempt, old, fetched)).collect()
 }
 
-/// Since when the clients of `attempt`, whose Job was `made` then, are held up: a node may have
-/// come late, and what went well until then is no trouble.
-fn since(attempt: &Attempt, fetched: &Fetched, made: Timestamp) -> Timestamp {
+/// Since when something holds up the clients of `attempt`, whose Job was `created` then: a node may
+/// have come late, and until then there was no trouble.
+fn since(attempt: &Attempt, fetched: &Fetched, created: Timestamp) -> Timestamp {
     let pods = || fetched.pods_of(&attempt.name);
     let first = |event: &Event| {
         let (first, only) = (event.first_timestamp.as_ref(), event.event_time.as_ref());
         first.map(|time| time.0).or(only.map(|time| time.0))
     };
     let warned = |pod| {
-        let telling = fetched
+        let about = fetched
             .warnings
             .iter()
             .filter(move |event| warnings::trouble(pod, &[Arc::clone(event)]).is_some());
-        telling.filter_map(|event| first(event)).min()
+        about.filter_map(|event| first(event)).min()
     };
-    pods().filter_map(scheduled).chain(pods().filter_map(warned).min()).fold(made, Timestamp::max)
+    pods().filter_map(scheduled).chain(pods().filter_map(warned).min()).fold(created, Timestamp::max)
 }
 
 /// When `pod` got its node.
@@ -134,8 +134,8 @@ fn scheduled(pod: &Pod) -> Option<Timestamp> {
     Some(scheduled.last_transition_time.as_ref()?.0)
 }
 
-/// What holds the clients of `attempt` up: what a pod's own status says, what events
-/// say of a pod, or why no pod was made.
+/// The trouble that holds up the clients of `attempt`: by a pod's own status, by events about a
+/// pod, or why no pod was created.
 fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
     let pods = || fetched.pods_of(&attempt.name);
     let reported = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_before_the_line_was_not_told() {
+    fn a_runner_before_the_line_has_no_start_command() {
         let run = two_clients();
         for (stage, unsent) in [
             (RunnerStage::Loading, true),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_about_a_pod_tells_what_its_status_does_not() {
+    fn a_warning_about_a_pod_adds_what_its_status_lacks() {
         let run = two_clients();
         let event = serde_json::from_value(json!({
             "metadata": {}, "involvedObject": {"uid": "a"}, "reason": "FailedMount", "message": "secret not found"
@@ -309,7 +309,7 @@ mod tests {
         let AttemptState::Starting { trouble: Some(trouble), .. } =
             attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
         else {
-            panic!("the missing Secret was not told");
+            panic!("the missing Secret was not reported");
         };
         assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
     }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_on_limits_is_told_with_the_field_to_set() {
+    fn a_quota_on_limits_is_reported_with_the_field_to_set() {
         let refused = |message: &str| {
             let run = two_clients();
             let mut made = running();
@@ -361,12 +361,15 @@ mod tests {
             };
             match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
                 AttemptState::Starting { trouble: Some(trouble), .. } => trouble.message,
-                other => panic!("the refusal was not told: {other:?}"),
+                other => panic!("the refusal was not reported: {other:?}"),
             }
         };
-        let words = "pods \"p\" is forbidden: failed quota: small: must specify limits.cpu for: client; limits.memory for: client";
-        let reported = refused(words);
-        assert!(reported.contains(words) && reported.contains("spec.clients.resources.limits"), "{reported}");
+        let message = "pods \"p\" is forbidden: failed quota: small: must specify limits.cpu for: client; limits.memory for: client";
+        let reported = refused(message);
+        assert!(
+            reported.contains(message) && reported.contains("spec.clients.resources.limits"),
+            "{reported}"
+        );
         let reported = refused(
             "pods \"p\" is forbidden: exceeded quota: small, used: limits.cpu=2, limited: limits.cpu=2",
         );
@@ -391,14 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_lost_attempt_is_its_job_then_pods_that_may_still_load() {
+    fn a_lost_attempt_leaves_its_job_and_then_pods_that_may_still_load() {
         let gone = Remains { job: false, silent_from: Some(Timestamp::MIN) };
         assert_eq!(what_remains(None, vec![of_phase("a", "Succeeded")], None), gone);
         assert!(what_remains(Some(running()), vec![], None).job);
         let deleting = job(json!({"deletionTimestamp": at(0).to_string()}), json!({}));
         assert!(!what_remains(Some(deleting), vec![], None).job, "it is being deleted already");
         let cut_off = || of_phase("b", "Running");
-        assert_eq!(what_remains(None, vec![cut_off()], None).silent_from, None, "it may load for ever");
+        assert_eq!(what_remains(None, vec![cut_off()], None).silent_from, None, "it may load forever");
         // 4 s of load and 15 s for the watchdog.
         assert_eq!(what_remains(None, vec![cut_off()], Some(at(0))).silent_from, Some(at(19)));
     }
@@ -414,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_gone_is_lost_after_its_order_and_its_pods_are_awaited_before() {
+    fn a_job_that_is_gone_is_lost_after_its_start_and_its_pods_are_awaited_before() {
         let run = two_clients();
         let gone = |pods: Vec<Pod>, started: Option<&str>| {
             let started = started.map(|job| StartedStatus { job: job.to_owned(), start_at: Time(at(0)) });
@@ -425,7 +428,7 @@ mod tests {
         assert_eq!(
             gone(vec![], Some("sprint-read-1")),
             AttemptState::Ended,
-            "it would be measured again in silence"
+            "it would silently be measured again"
         );
         assert_eq!(
             gone(vec![], Some("sprint-write-1")),
@@ -444,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn load_that_runs_unseen_keeps_its_own_job_from_being_made_again_and_no_other() {
+    fn load_that_runs_unseen_delays_only_its_own_job() {
         let run = two_clients();
         let unseen_of = |job: &str| {
             let fetched = Fetched { unseen: [(job.to_owned(), at(75))].into(), ..Fetched::default() };

@@ -1,17 +1,17 @@
-//! The target of a run: an address, or a Datastore and what its server says at
-//! this moment. Needs the client and, to question the server, the observer.
+//! The target of a run: an address, or a Datastore and the current answers of its server. Needs
+//! the client and, to query the server, the observer.
 
-mod alias;
-
-use super::{build, machines};
+use super::{
+    machines,
+    servers::{behind, nodes_of, servers},
+};
 use crate::{
     cluster::pods,
-    context::Context,
     datastore::{CHANGE_WAITS, built_for, observe},
+    run::{build, context::RunContext},
 };
 use dragstrip_core::{
     datastore::verify,
-    digest::digest,
     labels,
     run::{
         decide::{Connection, DatastoreKey, ReadyTarget, TargetState, TargetTls},
@@ -34,16 +34,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
-/// What is known of the target of a run that has measured something.
-#[derive(Debug, Clone, Copy)]
-pub struct Begun<'a> {
-    /// How its first clients reached it; absent where a former version made their Job.
-    pub connection: Option<&'a Connection>,
-}
-
-/// Finds the target of `run` without a question to its server: what its status says.
-/// For a run that has `begun`, a Datastore whose change waits for it is as it was.
-pub async fn find(ctx: &Context, run: &ValidatedRun, begun: Option<Begun<'_>>) -> kube::Result<TargetState> {
+/// Finds the target of `run` by the status of its Datastore, without a query to the server. If
+/// the run has measured something, `connection` says how its first clients reached the Datastore:
+/// a change of the Datastore then waits for the run, which finds it as it was.
+pub async fn find(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    connection: Option<&Connection>,
+) -> kube::Result<TargetState> {
     let spec = &run.spec.target;
     if let Some(external) = &spec.external {
         return Ok(outside(ctx, run, external));
@@ -58,13 +56,13 @@ pub async fn find(ctx: &Context, run: &ValidatedRun, begun: Option<Begun<'_>>) -
             run.holder.namespace
         ))),
         Some(datastore) if own && !owned_by(&datastore, run) => Ok(taken(&datastore)),
-        Some(datastore) if begun.is_none() && is_outdated(&datastore, run) => Ok(TargetState::Outdated),
-        Some(datastore) => Ok(look(ctx, run, &datastore, own, begun)),
+        Some(datastore) if connection.is_none() && is_outdated(&datastore, run) => Ok(TargetState::Outdated),
+        Some(datastore) => Ok(by_status(ctx, run, &datastore, own, connection)),
     }
 }
 
-/// A Datastore under the run's name that is not the run's: of an earlier run of
-/// that name it will be gone soon.
+/// A Datastore under the run's name that is not the run's: if it belongs to an earlier run of
+/// that name, it will be gone soon.
 fn taken(datastore: &Datastore) -> TargetState {
     let name = datastore.name_any();
     let of_a_run = datastore.owner_references().iter().any(|owner| owner.kind == "BenchmarkRun");
@@ -77,33 +75,16 @@ fn taken(datastore: &Datastore) -> TargetState {
     ))
 }
 
-/// Digest of what the run declares its own Datastore to be.
-fn declared(run: &ValidatedRun) -> Option<String> {
-    // A spec that came as JSON has a JSON form.
-    run.spec.target.datastore.as_ref().map(|spec| digest(&serde_json::to_string(spec).unwrap_or_default()))
-}
-
-/// The Datastore to be made for the run, with a note of what it is made of: its own spec may
-/// be edited, and gets what the apiserver adds.
-pub(super) fn own(run: &ValidatedRun) -> Option<Datastore> {
-    let mut datastore = build::datastore(run, run.spec.target.datastore.as_ref()?);
-    let note = declared(run).map(|digest| (labels::SPEC_HASH.to_owned(), digest));
-    datastore.metadata.annotations = Some(note.into_iter().collect());
-    Some(datastore)
-}
-
-/// Whether `datastore`, the run's own, is of another declaration than the run has now. One
-/// that a former version made tells nothing, and stays.
-pub(super) fn is_outdated(datastore: &Datastore, run: &ValidatedRun) -> bool {
-    let made_of = annotation(&datastore.metadata, labels::SPEC_HASH);
-    let leaves = datastore.metadata.deletion_timestamp.is_some();
-    made_of.is_some_and(|made_of| Some(made_of) != declared(run).as_deref())
-        && !leaves
-        && run.spec.target.datastore.is_some()
+/// Whether `datastore`, the run's own, was made from another declaration than the run has now.
+pub fn is_outdated(datastore: &Datastore, run: &ValidatedRun) -> bool {
+    let declared = run.spec.target.datastore.as_ref().map(build::declaration);
+    datastore.metadata.deletion_timestamp.is_none()
+        && declared.is_some()
+        && annotation(&datastore.metadata, labels::SPEC_HASH) != declared.as_deref()
         && owned_by(datastore, run)
 }
 
-pub(super) fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
+fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
     datastore.owner_references().iter().any(|owner| owner.uid == run.holder.uid)
 }
 
@@ -120,18 +101,13 @@ fn outside_tls(tls: &ClientTls) -> TargetTls {
     }
 }
 
-fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> TargetState {
-    // Admission checks it.
+fn outside(ctx: &RunContext, run: &ValidatedRun, external: &ExternalTarget) -> TargetState {
+    // Admission has checked it.
     let Some((host, port)) = host_and_port(&external.address) else {
         return TargetState::Missing(format!("{:?} is not HOST:PORT", external.address));
     };
     let pods = ctx.world.pods.state();
     let datastore = behind(ctx, run, &pods, &host);
-    let nodes = datastore
-        .iter()
-        .flat_map(|key| servers(&pods, key))
-        .filter_map(|pod| node_of(pod))
-        .collect::<BTreeSet<_>>();
     TargetState::Ready(Box::new(ReadyTarget {
         name: external.address.clone(),
         host,
@@ -145,54 +121,11 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
         },
         username: external.username.clone(),
         identity: datastore.as_ref().map(|key| Identity::of(servers(&pods, key), None)),
-        nodes: nodes.into_iter().collect(),
+        nodes: nodes_of(datastore.iter().flat_map(|key| servers(&pods, key))),
         datastore,
         questioned: true,
         ..ReadyTarget::default()
     }))
-}
-
-/// What the server of `run` is by its pods alone; nothing where nobody knows them.
-pub(super) fn identity(ctx: &Context, run: &ValidatedRun) -> Identity {
-    let pods = ctx.world.pods.state();
-    let named = run
-        .datastore_name()
-        .map(|name| DatastoreKey { namespace: run.holder.namespace.clone(), name: name.to_owned() });
-    let address = run.spec.target.external.as_ref().and_then(|it| host_and_port(&it.address));
-    let key = named.or_else(|| behind(ctx, run, &pods, &address?.0));
-    key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
-}
-
-/// The Datastore that is behind `host`, if one is.
-fn behind(ctx: &Context, run: &ValidatedRun, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
-    let exists = |key: &DatastoreKey| {
-        ctx.world
-            .datastores
-            .find(|found| found.namespace().as_ref() == Some(&key.namespace) && found.name_any() == key.name)
-            .is_some()
-    };
-    alias::datastore_at(host, &run.holder.namespace, pods, exists)
-}
-
-/// The Datastore that `run` loads, if there is one.
-pub(super) fn datastore(ctx: &Context, run: &ValidatedRun) -> Option<Arc<Datastore>> {
-    let name = run.datastore_name()?;
-    ctx.world.datastores.find(|datastore| {
-        datastore.name_any() == name && datastore.namespace().as_ref() == Some(&run.holder.namespace)
-    })
-}
-
-/// The pods of a Datastore.
-pub(super) fn servers<'a>(
-    pods: &'a [Arc<Pod>],
-    key: &'a DatastoreKey,
-) -> impl Iterator<Item = &'a Arc<Pod>> + Clone {
-    pods.iter().filter(|pod| {
-        let label = |name| pod.labels().get(name).map(String::as_str);
-        label(labels::COMPONENT) == Some(labels::SERVER)
-            && label(labels::DATASTORE) == Some(&key.name)
-            && pod.namespace().as_ref() == Some(&key.namespace)
-    })
 }
 
 /// Where the observers in `pods` listen.
@@ -200,14 +133,9 @@ fn observers<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<SocketAddr> {
     pods.filter_map(|pod| pods::observer(pod)).collect()
 }
 
-/// The node that a pod is on.
-pub(super) fn node_of(pod: &Pod) -> Option<String> {
-    pod.spec.as_ref()?.node_name.clone()
-}
-
 /// The server's certificate is for the Datastore's name, not for a pod's address.
 fn own_tls(tls: &ServerTls, status: &DatastoreStatus) -> TargetTls {
-    let endpoint = status.endpoint.as_deref().and_then(|endpoint| host_and_port(endpoint));
+    let endpoint = status.endpoint.as_deref().and_then(host_and_port);
     TargetTls {
         job: JobTls {
             server_name: endpoint.map(|(host, _)| host),
@@ -220,8 +148,8 @@ fn own_tls(tls: &ServerTls, status: &DatastoreStatus) -> TargetTls {
     }
 }
 
-/// The servers of a Datastore that has several; those that one observer sees
-/// with the process that runs just now.
+/// The servers of a Datastore that has several, with their current processes if one observer
+/// sees all of them.
 fn members(status: &[MemberStatus], observation: Option<&Observation>) -> Result<Vec<JobMember>, String> {
     let seen = observation.map_or(&[][..], |observation| &observation.shards);
     let all_seen = seen.len() == status.len();
@@ -234,7 +162,7 @@ fn members(status: &[MemberStatus], observation: Option<&Observation>) -> Result
     status.iter().enumerate().map(member).collect()
 }
 
-/// Every difference between what is declared and what runs, each told once.
+/// Every difference between what is declared and what runs, each once.
 fn disagreements(datastore: &Datastore, observation: &Observation) -> Vec<String> {
     let truths = std::iter::once(&observation.server).chain(&observation.shards);
     let all = truths.flat_map(|truth| verify::disagreements(&datastore.spec, truth));
@@ -245,7 +173,7 @@ fn not_ready(own: bool, reason: &str, message: String) -> TargetState {
     TargetState::NotReady { own, reason: reason.to_owned(), message }
 }
 
-/// Why a Datastore's status says that it cannot be used; `None` when it can.
+/// Why the Datastore cannot be used by its status; `None` if it can.
 fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option<TargetState> {
     if conditions::holds(&status.conditions, READY, datastore.metadata.generation) {
         return None;
@@ -259,20 +187,20 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
     Some(not_ready(own, reason, format!("Datastore {name} is not ready ({reason}): {message}")))
 }
 
-/// What can be said of a Datastore without asking its server.
-fn look(
-    ctx: &Context,
+/// The state of a Datastore by its status, without a query to its server.
+fn by_status(
+    ctx: &RunContext,
     run: &ValidatedRun,
     datastore: &Datastore,
     own: bool,
-    begun: Option<Begun<'_>>,
+    connection: Option<&Connection>,
 ) -> TargetState {
     let name = datastore.name_any();
     let status = datastore.status.clone().unwrap_or_default();
-    let changes = begun.is_some()
+    let changes = connection.is_some()
         && conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
-    // A run that has begun was served.
-    if begun.is_none()
+    // A run that has measured something was served.
+    if connection.is_none()
         && let Some(message) = unsuitable(&run.spec, &datastore.spec)
     {
         return TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}"));
@@ -288,11 +216,11 @@ fn look(
     let set = ObjectRef::new(&key.name).within(&key.namespace);
     let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set));
     let state = ready(datastore, &status, &key, servers(&pods, &key), generation, own);
-    as_begun(state, begun.and_then(|begun| begun.connection))
+    reached_by(state, connection)
 }
 
-/// A target that is ready, reached by the `connection` with which the run began.
-fn as_begun(state: TargetState, connection: Option<&Connection>) -> TargetState {
+/// A target that is ready, reached by the `connection` of the run's first clients.
+fn reached_by(state: TargetState, connection: Option<&Connection>) -> TargetState {
     match (state, connection) {
         (TargetState::Ready(target), Some(connection)) => TargetState::Ready(Box::new(ReadyTarget {
             connection: connection.clone(),
@@ -303,7 +231,7 @@ fn as_begun(state: TargetState, connection: Option<&Connection>) -> TargetState 
     }
 }
 
-/// What a Datastore is whose status says that it is ready, by its `pods`, which were
+/// The state of a Datastore whose status says that it is ready, by its `pods`, which were
 /// built for `generation`.
 fn ready<'a>(
     datastore: &Datastore,
@@ -323,7 +251,6 @@ fn ready<'a>(
         Err(message) => return waits(&message),
     };
     let spec = &datastore.spec;
-    let nodes = pods.clone().filter_map(|pod| node_of(pod)).collect::<BTreeSet<_>>();
     TargetState::Ready(Box::new(ReadyTarget {
         host: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
         connection: Connection {
@@ -336,7 +263,7 @@ fn ready<'a>(
         },
         members,
         observers: observers(pods.clone()),
-        nodes: nodes.into_iter().collect(),
+        nodes: nodes_of(pods.clone()),
         identity: Some(Identity::of(pods, generation)),
         datastore: Some(key.clone()),
         // A server that cannot be queried is used as it is.
@@ -346,10 +273,10 @@ fn ready<'a>(
     }))
 }
 
-/// Asks the server of a target that was found ready, now that the turn is this run's:
-/// the Datastore's condition may be hours old. While another run loads a server
-/// nobody asks it anything, since that costs it something.
-pub async fn question(ctx: &Context, run: &ValidatedRun, found: ReadyTarget) -> kube::Result<TargetState> {
+/// Queries the server of a target that was found ready, once the turn is this run's: the
+/// Datastore's condition may be hours old. While another run loads a server nobody queries it,
+/// since that costs it something.
+pub async fn question(ctx: &RunContext, run: &ValidatedRun, found: ReadyTarget) -> kube::Result<TargetState> {
     let own = run.spec.target.datastore.is_some();
     let Some(key) = found.datastore.clone().filter(|_| !found.questioned) else {
         return Ok(TargetState::Ready(Box::new(found)));
@@ -374,7 +301,7 @@ pub async fn question(ctx: &Context, run: &ValidatedRun, found: ReadyTarget) -> 
     })
 }
 
-/// The target with what its server answered.
+/// The target with the answers of its server.
 fn answered(
     datastore: &Datastore,
     status: &DatastoreStatus,
@@ -383,7 +310,7 @@ fn answered(
     own: bool,
 ) -> TargetState {
     let name = &found.name;
-    // A declaration whose change waits for this run is not what the server was built for.
+    // The server was not built for a declaration whose change waits for this run.
     let built_for = found.identity.as_ref().and_then(|identity| identity.generation);
     let edited = built_for.is_some_and(|generation| Some(generation) != datastore.metadata.generation);
     let different = if edited { Vec::new() } else { disagreements(datastore, &observation) };

@@ -1,28 +1,82 @@
-//! Loads that were started and may still run though nothing shows them: a pod that was deleted
+//! The load of runs as Jobs and pods show it, and load that nothing shows: a pod that was deleted
 //! by force, or whose Node was, is gone before its container is. Pure.
 
-use crate::cluster::pods;
-use dragstrip_core::labels;
-use jiff::Timestamp;
+use super::pods;
+use dragstrip_core::{
+    labels,
+    lease::Holder,
+    run::{
+        identity::Identity,
+        stored_result::{identity, start_line},
+    },
+};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
+
+/// Whether the Job has ended, well or badly.
+pub fn job_ended(job: &Job) -> bool {
+    job.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(|condition| {
+        condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
+    })
+}
+
+/// Whether an object belongs to the run with this uid, in its namespace: a later run of the same
+/// name is another, and in other namespaces anybody may write labels.
+pub fn is_of_run(object: &impl ResourceExt, namespace: &str, uid: &str) -> bool {
+    let of_it = object.labels().get(labels::RUN_UID).is_some_and(|of| of == uid);
+    of_it && object.namespace().is_some_and(|name| name == namespace)
+}
+
+/// The moment from which a client pod certainly sends no load: at once if it has ended; if it was
+/// deleted but its node does not respond, once the bound of its load is over, counted from the
+/// deletion, before which it must have started; never as long as it was not deleted.
+pub fn silent_from(pod: &Pod) -> Option<Timestamp> {
+    if pods::stopped(pod) {
+        return Some(Timestamp::MIN);
+    }
+    let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let bound: i64 = pod.annotations().get(labels::LOAD_BOUND)?.parse().ok()?;
+    deleted.checked_add(SignedDuration::from_secs(bound)).ok()
+}
+
+/// Whether `pods`, built for this `generation` of their Datastore, are those that `holder`
+/// verified before its current load; `None` if no load of it runs.
+pub fn same_under_load(
+    jobs: &[Arc<Job>],
+    holder: &Holder,
+    pods: &[Arc<Pod>],
+    generation: Option<i64>,
+) -> Option<bool> {
+    let loads = |job: &&Arc<Job>| {
+        is_of_run(&***job, &holder.namespace, &holder.uid)
+            && start_line(&job.metadata).is_some()
+            && !job_ended(job)
+    };
+    let verified = identity(&jobs.iter().find(loads)?.metadata);
+    let same = |verified: Identity| {
+        let processes = verified.processes.iter().cloned().collect();
+        verified.change_to(&Identity::of(pods.iter(), generation).with_processes(processes)).is_none()
+    };
+    Some(verified.is_some_and(same))
+}
 
 #[derive(Debug)]
 struct Load {
     run: String,
     job: String,
-    /// When its watchdogs have ended it at the latest.
+    /// When its watchdogs end it at the latest.
     ends_at: Timestamp,
     pods: usize,
-    /// Pods that were seen to have ended, by uid.
+    /// Pods that the operator saw end, by uid.
     ended: HashSet<String>,
 }
 
-/// By the uid of the Job; those whose watchdogs have ended them are left out.
+/// Loads that may still run, by the uid of the Job.
 #[derive(Debug, Default)]
 pub struct Loads(Mutex<HashMap<String, Load>>);
 
@@ -33,7 +87,7 @@ fn ends_at(job: &Job) -> Option<Timestamp> {
 }
 
 impl Loads {
-    /// Takes note of `job` as it is.
+    /// Records `job` as it is.
     pub fn note_job(&self, job: &Job, now: Timestamp) {
         let (Some(uid), Some(ends_at)) = (job.uid(), ends_at(job).filter(|ends_at| *ends_at > now)) else {
             return;
@@ -48,23 +102,23 @@ impl Loads {
             pods: usize::try_from(pods).unwrap_or(1),
             ended: HashSet::new(),
         });
-        // A start line that nobody was told in time is replaced.
+        // A start line that no pod received in time is replaced.
         load.ends_at = ends_at;
     }
 
-    /// Takes note of `pod` as it is, or as it last was.
+    /// Records `pod` as it is, or as it last was.
     pub fn note_pod(&self, pod: &Pod) {
-        let maker = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
-        if let (Some(maker), Some(uid), true) = (maker, pod.uid(), pods::stopped(pod)) {
+        let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+        if let (Some(job), Some(uid), true) = (owner, pod.uid(), pods::stopped(pod)) {
             let mut loads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            loads.entry(maker.uid.clone()).and_modify(|load| {
+            loads.entry(job.uid.clone()).and_modify(|load| {
                 load.ended.insert(uid);
             });
         }
     }
 
-    /// Takes note of the `jobs` and `pods` of the run with this uid, and tells by the names of
-    /// its Jobs until when load of theirs may run unseen.
+    /// Records the `jobs` and `pods` of the run with this uid, and returns, by the names of its
+    /// Jobs, until when their load may run unseen.
     pub fn unseen<'a>(
         &self,
         run: &str,
@@ -145,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_failed_for_want_of_its_node_has_not_ended_for_sure() {
+    fn a_pod_that_failed_because_its_node_is_gone_may_still_load() {
         let collected = json!({"phase": "Failed", "conditions": [
             {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
         ]});
@@ -157,5 +211,17 @@ mod tests {
         let loads = Loads::default();
         loads.note_job(&job(Some(75)), at(76));
         assert_eq!(of(&loads, "run"), None);
+    }
+
+    #[test]
+    fn a_pod_is_silent_when_it_ended_or_some_time_after_its_deletion() {
+        let pod = |mut metadata: Value, phase: &str| -> Pod {
+            metadata["annotations"] = json!({"dragstrip.dev/load-ends-within-seconds": "75"});
+            serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+        };
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert_eq!(silent_from(&pod(json!({}), "Running")), None, "a pod that was not deleted may load");
+        assert_eq!(silent_from(&pod(json!({}), "Failed")), Some(Timestamp::MIN));
+        assert_eq!(silent_from(&pod(deleted, "Running")), Some("2026-01-01T00:01:15Z".parse().unwrap()));
     }
 }

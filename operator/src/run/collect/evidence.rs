@@ -1,20 +1,24 @@
-//! What the servers of a Datastore use while a run loads them: their observers are told
-//! to sample before the load, and asked after it. What cannot be had is left out: no
-//! measurement fails for want of it, or waits long. The same of their memory, where what
-//! cannot be had is told. Needs the observers.
+//! What the servers of a Datastore use while a run loads them: their observers start sampling before
+//! the load, and report after it. Missing evidence is left out: no measurement fails without it, or
+//! waits long for it. The same for the servers' memory, where a failure is recorded. Needs the
+//! observers.
 
-use super::target;
-use crate::{cluster::pods, context::Context};
+use crate::{
+    cluster::pods,
+    run::{
+        context::RunContext,
+        fetch::servers::{self, node_of},
+    },
+};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
-    decide::DatastoreKey,
     merge::common_window,
     timing::sampled_seconds,
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
-use dragstrip_results::error_chain::chain;
 use dragstrip_results::{
+    error_chain::chain,
     memory::{self, MemberMemory},
     protocol::{OBSERVER_PORT, UsageCommand, UsageWindow},
     result::PodResult,
@@ -25,8 +29,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use std::{net::SocketAddr, time::Duration};
 
-/// How long all observers together may take to tell their clock and what was used.
-const ASKED_WITHIN: Duration = Duration::from_secs(3);
+/// Timeout for all observers together, which report their clock and what their servers used.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An observer beside a server of the target.
 struct Observer {
@@ -36,46 +40,42 @@ struct Observer {
 }
 
 impl Observer {
-    /// The server on `port`, which is one of `several` of its pod or the only one.
+    /// The name of the server on `port`, one of `several` of its pod or the only one.
     fn name_of(&self, port: &str, several: bool) -> String {
         if several { format!("{}:{port}", self.pod) } else { self.pod.clone() }
     }
 }
 
-/// The observers of the Datastore that `run` loads, and the token that they want; `None`
-/// where nothing observes it.
-fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>)> {
-    let key =
-        DatastoreKey { namespace: run.holder.namespace.clone(), name: run.datastore_name()?.to_owned() };
-    let datastore = target::datastore(ctx, run)?;
+/// The observers of the Datastore that `run` loads, and their token; `None` if it has no observers.
+fn observers(ctx: &RunContext, run: &ValidatedRun) -> Option<(String, Vec<Observer>)> {
+    let key = servers::key(run)?;
+    let token = servers::datastore(ctx, run)?.uid()?;
     let pods = ctx.world.pods.state();
-    let observers = target::servers(&pods, &key).filter_map(|pod| {
-        // One that is not up now does not tell, which must show: a sum of the others would be too small.
+    let observers = servers::servers(&pods, &key).filter_map(|pod| {
+        // One that is down cannot report, which must show: a sum of the others would be too small.
         let address = SocketAddr::new(pods::address(pod)?, OBSERVER_PORT);
-        Some(Observer { pod: pod.name_any(), node: target::node_of(pod), address })
+        Some(Observer { pod: pod.name_any(), node: node_of(pod), address })
     });
-    let observers = observers.collect();
-    Some((datastore.uid()?, observers))
+    Some((token, observers.collect()))
 }
 
-/// Tells all observers of the target to sample what its servers use. Repeating it changes
-/// nothing.
-pub async fn start_sampling(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) {
+/// Makes all observers of the target sample what their servers use. Safe to repeat.
+pub async fn start_sampling(ctx: &RunContext, run: &ValidatedRun, attempt: &Attempt) {
     let Some((token, observers)) = observers(ctx, run) else { return };
     let command = UsageCommand { token: run.token(attempt), seconds: sampled_seconds(run, attempt) };
-    let reported = observers.iter().map(|observer| async {
+    let requests = observers.iter().map(|observer| async {
         if let Err(error) = ctx.agents.sample(observer.address, &token, &command).await {
             let why = chain(&error);
             tracing::info!(pod = observer.pod, why, "the observer does not sample what its servers use");
         }
     });
-    join_all(reported).await;
+    join_all(requests).await;
 }
 
-/// What each server used in the window in which all clients of `attempt` loaded it; none
-/// of those whose observer does not tell, or where there was no such window.
+/// What each server used in the window in which all clients of `attempt` loaded it; without those
+/// whose observer does not report, and empty if there was no such window.
 pub async fn gather(
-    ctx: &Context,
+    ctx: &RunContext,
     run: &ValidatedRun,
     attempt: &Attempt,
     results: &[PodResult],
@@ -86,20 +86,20 @@ pub async fn gather(
     let window =
         UsageWindow { token: run.token(attempt), from_unix_nanos: window.start, to_unix_nanos: window.end };
     let requests = observers.iter().map(|observer| async {
-        let asking = ask(&ctx.agents, observer, &token, &window);
-        let why = match tokio::time::timeout(ASKED_WITHIN, asking).await {
-            Ok(Ok(servers)) => return named(observer, servers),
+        let request = usage(&ctx.agents, observer, &token, &window);
+        let why = match tokio::time::timeout(TIMEOUT, request).await {
+            Ok(Ok(servers)) => return servers,
             Ok(Err(error)) => chain(&error),
-            Err(_) => format!("no answer within {} s", ASKED_WITHIN.as_secs()),
+            Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
         };
-        tracing::info!(pod = observer.pod, why, "the observer does not tell what its servers used");
+        tracing::info!(pod = observer.pod, why, "the observer does not report what its servers used");
         Vec::new()
     });
     join_all(requests).await.concat()
 }
 
 /// What the servers beside `observer` used in `window`, which is by this clock.
-async fn ask(
+async fn usage(
     agents: &Agents,
     observer: &Observer,
     token: &str,
@@ -111,13 +111,13 @@ async fn ask(
         to_unix_nanos: window.to_unix_nanos.saturating_add(ahead),
         ..window.clone()
     };
-    agents.usage(observer.address, token, &window).await
+    Ok(named(observer, agents.usage(observer.address, token, &window).await?))
 }
 
-/// The memory of the servers that `run` loads, of which a load had `ended`; nothing where
-/// nobody observes them.
+/// The memory of the servers that `run` loads, at this moment after a load that had `ended`; empty
+/// if they have no observers.
 pub async fn memory(
-    ctx: &Context,
+    ctx: &RunContext,
     run: &ValidatedRun,
     moment: MemoryMoment,
     ended: Timestamp,
@@ -125,25 +125,25 @@ pub async fn memory(
     let Some((token, observers)) = observers(ctx, run) else { return Vec::new() };
     let seconds = Timestamp::now().duration_since(ended).as_secs_f64();
     let requests = observers.iter().map(|observer| async {
-        let why = match ctx.agents.memory(observer.address, &token).await {
-            Ok(members) => return by_pod(observer, members),
-            Err(error) => chain(&error),
-        };
-        vec![MemberMemory { server: observer.pod.clone(), unread: Some(why), ..MemberMemory::default() }]
+        match ctx.agents.memory(observer.address, &token).await {
+            Ok(members) => {
+                let several = members.len() > 1;
+                let named = members.into_iter().map(|member| MemberMemory {
+                    server: observer.name_of(&member.server, several),
+                    ..member
+                });
+                named.collect()
+            }
+            Err(error) => {
+                let (server, unread) = (observer.pod.clone(), Some(chain(&error)));
+                vec![MemberMemory { server, unread, ..MemberMemory::default() }]
+            }
+        }
     });
     memory::readings(moment, seconds, join_all(requests).await.concat())
 }
 
-/// The servers by their pod, and by their port too where the pod has several. Pure.
-fn by_pod(observer: &Observer, members: Vec<MemberMemory>) -> Vec<MemberMemory> {
-    let several = members.len() > 1;
-    let named = members
-        .into_iter()
-        .map(|member| MemberMemory { server: observer.name_of(&member.server, several), ..member });
-    named.collect()
-}
-
-/// The servers by their pod, and by their port too where the pod has several. Pure.
+/// The servers by their pod, and by their port too if the pod has several. Pure.
 fn named(observer: &Observer, servers: Vec<ServerUsage>) -> Vec<ServerUsage> {
     let several = servers.len() > 1;
     let named = servers.into_iter().map(|server| ServerUsage {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_named_by_their_pod_and_by_their_port_where_it_has_several() {
+    fn servers_have_the_name_of_their_pod_and_of_their_port_if_it_has_several() {
         let observer = Observer {
             pod: "shop-0".into(),
             node: Some("worker".into()),

@@ -1,5 +1,5 @@
-//! Which nodes a run's clients may use: none with a server of ours, none that
-//! another run uses. Pure.
+//! The nodes that a run's clients may use: none with a server of ours, none that another run uses.
+//! Pure.
 
 use crate::cluster::pods;
 use dragstrip_core::{
@@ -17,26 +17,26 @@ use std::{
     sync::Arc,
 };
 
-/// Whether a pod may go to named nodes only: those that its run holds.
+/// Whether a pod may only go to nodes by name: those that its run holds.
 fn bound_by_name(pod: &Pod) -> bool {
     let affinity = pod.spec.as_ref().and_then(|pod| pod.affinity.as_ref()?.node_affinity.as_ref());
     let required = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
     required.is_some_and(|nodes| nodes.node_selector_terms.iter().any(|term| term.match_fields.is_some()))
 }
 
-/// What uses which nodes just now.
+/// The current users of nodes.
 #[derive(Debug, Default)]
 pub struct Uses {
     /// Nodes with a server of ours.
     pub servers: BTreeSet<String>,
-    /// Nodes with a client pod, and the run it is of.
+    /// Nodes with a client pod, and its run.
     pub clients: BTreeMap<String, RunReference>,
-    /// Client pods that wait for a node, whichever it is, and the runs they are of.
+    /// Client pods that wait for any node, and their runs.
     pub waiting: Vec<(Arc<Pod>, RunReference)>,
 }
 
 impl Uses {
-    /// The uses of nodes that `pods` show, apart from those by clients of the run with this uid.
+    /// The users of nodes that `pods` show, except clients of the run with this uid.
     pub fn of(pods: &[Arc<Pod>], except_uid: &str) -> Self {
         let mut uses = Self::default();
         for pod in pods.iter().filter(|pod| !pods::ended(pod)) {
@@ -62,9 +62,9 @@ impl Uses {
         uses
     }
 
-    /// The run for whose waiting clients `node` was made: it is younger than they are, and they
-    /// ask for its kind. They hold no Lease of it, since it was not there, and the scheduler
-    /// puts them on it between two phases of whoever else takes it.
+    /// The run for whose waiting clients `node` was created: it is younger than they are, and they
+    /// request its kind. Their run holds no Lease for it, since it did not exist, and the scheduler
+    /// would bind them to it between two phases of another run.
     pub fn awaited_by(&self, node: &Node) -> Option<&RunReference> {
         let made_for = |pod: &Pod| {
             let (made, waits) = (&node.metadata.creation_timestamp, &pod.metadata.creation_timestamp);
@@ -75,23 +75,23 @@ impl Uses {
     }
 }
 
-/// How many nodes the clients need at least, and how many they use at most.
+/// The smallest number of nodes that the clients need, and the largest that they use.
 pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
     let pods = usize::try_from(run.most_pods()).unwrap_or(usize::MAX);
     match run.spec.clients.spread {
         ClientSpread::OnePerNode => (pods, pods),
-        // Their runners listen on one port of the node.
+        // Their runners listen on the same port of the node.
         _ if run.spec.clients.pod.host_network => (pods, pods),
         _ => (1, pods),
     }
 }
 
-/// Where the target's servers are, and what clients must have in common with it.
+/// The nodes of the target's servers, and what the clients' nodes must have in common with them.
 #[derive(Debug, Default)]
 pub struct Servers<'a> {
     /// The nodes of the target.
     pub nodes: Vec<&'a Node>,
-    /// What `clients.colocate` asks for.
+    /// The request of `clients.colocate`.
     pub beside: Option<Want>,
 }
 
@@ -110,15 +110,15 @@ impl Servers<'_> {
     }
 }
 
-/// Whether one client alone, as far as it is declared, asks for more than `node` has.
+/// Whether a single client declares more resources than `node` has.
 fn too_small(run: &ValidatedRun, node: &Node) -> bool {
     let clients = &run.spec.clients;
-    let known = node.status.as_ref().is_some_and(|status| status.allocatable.is_some());
+    let reported = node.status.as_ref().is_some_and(|status| status.allocatable.is_some());
     let needed = of_client(clients, client_needs(&run.spec, true)).requests;
-    known && !Room::of_node(node).holds(Room::of(needed.as_ref()))
+    reported && !Room::of_node(node).holds(Room::of(needed.as_ref()))
 }
 
-/// Why no client can go to `node` whatever runs there; `None` when one can.
+/// Why no client can go to `node`, whatever runs there; `None` if one can.
 fn unfit(run: &ValidatedRun, node: &Node, servers: &Servers<'_>) -> Option<&'static str> {
     let placement = &run.spec.clients.placement;
     let tolerations = tolerations(labels::CLIENT, placement);
@@ -144,9 +144,9 @@ fn unfit(run: &ValidatedRun, node: &Node, servers: &Servers<'_>) -> Option<&'sta
     }
 }
 
-/// The nodes that clients of `run` can go to, those first that they should prefer:
-/// labelled for clients, in the zone and group of the server, with more CPUs, and by name.
-/// The nodes of the target are shared only by a run that says so.
+/// The nodes that clients of `run` can go to, sorted by preference: labelled for clients, in the
+/// zone and group of the server, with more CPUs, and by name. Only a run that declares it shares the
+/// nodes of the target.
 pub fn candidates(
     run: &ValidatedRun,
     nodes: &[Arc<Node>],
@@ -166,18 +166,18 @@ pub fn candidates(
             None => 1,
             Some(_) => 2,
         };
-        // A node of its own is better than the server's.
+        // A node of their own is better than the server's.
         (shares(node), labelled, !servers.near(node), Reverse(nodes::cpus(node)), node.name_any())
     });
     fit.into_iter().map(|node| node.name_any()).collect()
 }
 
-/// All that is asked of the clients' nodes by their labels.
+/// All label requirements on the clients' nodes.
 fn wanted_of(run: &ValidatedRun, servers: &Servers<'_>) -> Vec<Want> {
     nodes::wants(&run.spec.clients.placement).into_iter().chain(servers.beside.clone()).collect()
 }
 
-/// What a node that is still to be made must have, beside the pods' own `nodeSelector`.
+/// What a node must have that does not exist yet, beside the pods' own `nodeSelector`.
 pub fn terms(run: &ValidatedRun, servers: &Servers<'_>) -> Vec<NodeSelectorTerm> {
     let named = wanted_of(run, servers).into_iter().filter(|want| want.field != "nodeSelector");
     nodes::terms(&named.collect::<Vec<_>>())
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_take_no_client_are_left_out_and_told() {
+    fn nodes_that_take_no_client_are_left_out_and_reported() {
         let taint = |value: &str| json!({"/spec": {"taints": [{"key": labels::NODE_ROLE, "value": value, "effect": "NoSchedule"}]}});
         let nodes = [
             node("for-servers", taint("server")),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_too_small_or_not_affine_is_no_candidate() {
+    fn a_node_that_is_too_small_or_not_affine_is_not_a_candidate() {
         let with = |name: &str, cpu: &str| {
             node(
                 name,

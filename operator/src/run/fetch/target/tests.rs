@@ -1,7 +1,6 @@
 use super::*;
 use crate::fixtures::truth;
 use dragstrip_crds::observed::{HostTruth, ServerTruth};
-use kube::api::ObjectMeta;
 use serde_json::json;
 
 fn status() -> DatastoreStatus {
@@ -50,8 +49,8 @@ fn found(spec: serde_json::Value) -> ReadyTarget {
     ready_one(ready(&datastore(spec), &status(), &key(), pods().iter(), Some(1), false))
 }
 
-/// The same with what its servers answered.
-fn requests(spec: serde_json::Value, observation: Observation) -> TargetState {
+/// The same with the answers of its servers.
+fn queried(spec: serde_json::Value, observation: Observation) -> TargetState {
     answered(&datastore(spec.clone()), &status(), found(spec), observation, false)
 }
 
@@ -80,7 +79,7 @@ fn ready_one(state: TargetState) -> ReadyTarget {
 #[test]
 fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
     let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
-    let find = |shards: &[&str]| ready_one(requests(spec.clone(), observation(true, shards)));
+    let find = |shards: &[&str]| ready_one(queried(spec.clone(), observation(true, shards)));
     let one_pod = find(&["seen-0", "seen-1"]);
     let ids =
         |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
@@ -98,7 +97,7 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
     let spec = json!({"engine": "Redis", "threads": 1});
     let mut seen = observation(false, &["a", "b"]);
     seen.shards[1].threads = Some(4);
-    let state = requests(spec, seen);
+    let state = queried(spec, seen);
     let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
     assert!(message.contains("threads: declared 1, the server runs 4"), "{message}");
 }
@@ -106,14 +105,14 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
 #[test]
 fn certificates_are_for_the_datastores_name() {
     let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
-    let target = ready_one(requests(spec, observation(false, &[])));
+    let target = ready_one(queried(spec, observation(false, &[])));
     let tls = target.connection.tls.unwrap();
     assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
     assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
 }
 
 #[test]
-fn a_server_that_speaks_no_resp_is_taken_unasked() {
+fn a_server_without_resp_is_ready_without_a_query() {
     let spec = json!({"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"members": 2}});
     let target = found(spec);
     assert!(target.questioned);
@@ -122,32 +121,32 @@ fn a_server_that_speaks_no_resp_is_taken_unasked() {
         (ServerProtocol::Tcp, None, 2)
     );
     let observers = ["10.0.0.0:9180", "10.0.0.1:9180"].map(|address| address.parse().unwrap());
-    assert_eq!(target.observers, observers, "what it uses is told all the same");
+    assert_eq!(target.observers, observers, "they report what it uses");
 }
 
 #[test]
-fn a_pod_of_an_earlier_version_has_no_observer_to_ask() {
+fn a_pod_without_an_observer_is_left_out() {
     let mut pods = pods();
     Arc::make_mut(&mut pods[1]).status.as_mut().unwrap().init_container_statuses = None;
     assert_eq!(observers(pods.iter()), ["10.0.0.0:9180".parse().unwrap()]);
 }
 
 #[test]
-fn a_datastore_is_found_without_a_question_and_known_by_what_it_answers() {
+fn a_datastore_is_found_without_a_query_and_identified_by_its_answers() {
     let spec = json!({"engine": "Redis", "threads": 1});
     let before = found(spec.clone());
     assert_eq!((before.questioned, &before.truth), (false, &None));
-    let requests = |process: &str| {
+    let identity = |process: &str| {
         let mut seen = observation(false, &[]);
         seen.server.run_id = process.into();
-        ready_one(requests(spec.clone(), seen)).identity.unwrap()
+        ready_one(queried(spec.clone(), seen)).identity.unwrap()
     };
-    assert_eq!(requests("a"), requests("a"));
-    assert!(requests("a").change_to(&requests("b")).unwrap().contains("at first a, now b"));
+    assert_eq!(identity("a"), identity("a"));
+    assert!(identity("a").change_to(&identity("b")).unwrap().contains("at first a, now b"));
 }
 
 #[test]
-fn the_datastore_of_an_earlier_run_is_awaited_and_a_strangers_is_told() {
+fn the_datastore_of_an_earlier_run_is_awaited_and_a_strangers_is_reported() {
     let mut other = datastore(json!({"engine": "Redis", "threads": 1}));
     assert!(matches!(super::taken(&other), TargetState::NameTaken(_)));
     other.metadata.owner_references = serde_json::from_value(json!([
@@ -158,7 +157,7 @@ fn the_datastore_of_an_earlier_run_is_awaited_and_a_strangers_is_told() {
 }
 
 #[test]
-fn a_change_that_waits_for_the_run_is_not_held_against_the_server() {
+fn a_change_that_waits_for_the_run_is_not_a_disagreement() {
     let mut edited = datastore(json!({"engine": "Redis", "threads": 4}));
     edited.metadata.generation = Some(2);
     let before = found(json!({"engine": "Redis", "threads": 1}));
@@ -167,25 +166,19 @@ fn a_change_that_waits_for_the_run_is_not_held_against_the_server() {
 }
 
 #[test]
-fn the_runs_own_datastore_is_made_anew_of_a_corrected_declaration() {
+fn a_corrected_declaration_replaces_the_runs_own_datastore() {
     let declaring = |threads: i32| {
         let mut run = crate::fixtures::run(&["read"], 1);
         run.spec.target =
             serde_json::from_value(json!({"datastore": {"engine": "Redis", "threads": threads}})).unwrap();
         dragstrip_core::run::validate::validate(&run).unwrap()
     };
-    let made = own(&declaring(1)).unwrap();
+    let made = build::own_datastore(&declaring(1)).unwrap();
     assert!(!is_outdated(&made, &declaring(1)), "nothing was corrected");
     assert!(is_outdated(&made, &declaring(2)), "the correction would be ignored");
     let mut edited = made.clone();
     edited.spec.threads = 3;
-    assert!(
-        !is_outdated(&edited, &declaring(1)),
-        "what somebody does to the Datastore is told as a difference"
-    );
-    let former =
-        Datastore { metadata: ObjectMeta { annotations: None, ..made.metadata.clone() }, ..made.clone() };
-    assert!(!is_outdated(&former, &declaring(2)), "what a former version made is not touched");
+    assert!(!is_outdated(&edited, &declaring(1)), "an edit of the Datastore is reported as a difference");
     let mut strange = made;
     strange.metadata.owner_references = None;
     assert!(!is_outdated(&strange, &declaring(2)), "somebody else's is never deleted");
@@ -211,10 +204,6 @@ fn a_datastore_that_is_edited_under_a_run_is_reached_as_before_until_the_run_has
             false,
         )
     };
-    assert_eq!(ready_one(as_begun(edited(), Some(&stored))), before, "its servers are as they were");
-    assert_eq!(
-        ready_one(as_begun(edited(), None)).connection.port,
-        7000,
-        "nothing is known of the first Job"
-    );
+    assert_eq!(ready_one(reached_by(edited(), Some(&stored))), before, "its servers are as they were");
+    assert_eq!(ready_one(reached_by(edited(), None)).connection.port, 7000, "the run has no first Job");
 }

@@ -3,10 +3,10 @@
 use crate::{
     cluster::{
         apply::delete,
+        context::Context,
         feed::{Feed, Watched},
         finished::Expires,
     },
-    context::Context,
     failure::retry_later,
     shutdown::Shutdown,
 };
@@ -25,7 +25,7 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 
 /// Objects removed at the same time.
 const CONCURRENCY: u16 = 8;
-/// Longest time before a failed removal is tried again.
+/// Longest time before the retry of a failed removal.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 async fn reconcile<K>(object: Arc<K>, ctx: Arc<Context>) -> kube::Result<Action>
@@ -51,7 +51,7 @@ fn on_error<K: Expires>(object: Arc<K>, error: &kube::Error, ctx: Arc<Context>) 
     retry_later(&ctx.retries, &*object, error, LONGEST_WAIT)
 }
 
-/// The controller of what is told of by `feed` and held by `store`. Runs until shutdown.
+/// The controller of the objects of `feed` and `store`. Runs until shutdown.
 pub fn controller<K>(
     ctx: Arc<Context>,
     feed: &mut Feed<K>,

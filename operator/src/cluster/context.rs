@@ -1,0 +1,36 @@
+//! What every controller works with.
+
+use super::{events::Announcer, overlay::Overlay, retry::Retries, settings::Settings, world::World};
+use crate::metrics::Metrics;
+use dragstrip_agents::Agents;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use std::sync::Arc;
+
+/// Shared by all reconciles of all controllers. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// Publishes events.
+    pub announcer: Arc<Announcer>,
+    /// The operator's options.
+    pub settings: Arc<Settings>,
+    /// Runners and observers, by pod address.
+    pub agents: Agents,
+    /// What the watches show of the cluster.
+    pub world: World,
+    /// Backoff of failing objects, by uid.
+    pub retries: Arc<Retries>,
+    /// This process's own writes.
+    pub overlay: Arc<Overlay>,
+    /// Counters of the process.
+    pub metrics: Metrics,
+}
+
+impl Context {
+    /// All Leases of ours, as current as this process can see them.
+    pub fn leases(&self) -> Vec<Arc<Lease>> {
+        self.overlay.leases(self.world.leases.state())
+    }
+}

@@ -1,0 +1,282 @@
+//! Carries out one step. Needs the client and the runners.
+
+pub mod applied;
+pub mod names;
+pub mod start;
+
+use super::{build, collect::store, context::RunContext, fetch::fetched::Fetched, fetch::target};
+use crate::cluster::{
+    apply::delete,
+    lease::{self, Acquired},
+    loads::{is_of_run, job_ended},
+    pods,
+};
+use applied::Applied;
+use dragstrip_core::{
+    labels,
+    lease::{LeaseKey, is_held_by},
+    run::{
+        decide::{Step, TargetState, Waiting},
+        plan::{Place, place_of},
+        validate::{Attempt, ValidatedRun},
+    },
+    trouble::Trouble,
+};
+use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_results::error_chain::chain;
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Api, ResourceExt, api::ListParams};
+use names::{create, current, refused, stranger};
+use std::sync::Arc;
+use store::ResultName;
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to check whether the run has ended")]
+    ReadRun(#[source] kube::Error),
+    #[error("failed to create the run's own Datastore")]
+    CreateDatastore(#[source] kube::Error),
+    #[error("failed to delete the run's own Datastore, which has an outdated declaration")]
+    RemoveDatastore(#[source] kube::Error),
+    #[error("failed to acquire the run's Leases")]
+    Acquire(#[source] kube::Error),
+    #[error("failed to release Lease {1}")]
+    Release(#[source] kube::Error, String),
+    #[error("failed to write the runner's job")]
+    WriteJob(#[source] serde_json::Error),
+    #[error("failed to check whether the name {1} is free")]
+    CheckName(#[source] kube::Error, String),
+    #[error("failed to create Job {1}")]
+    CreateJob(#[source] kube::Error, String),
+    #[error("failed to delete Job {1}")]
+    RemoveJob(#[source] kube::Error, String),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("failed to clean up after the run")]
+    ClearUp(#[source] kube::Error),
+}
+
+/// Carries out `step` of a run that ends at `deadline` at the latest.
+pub async fn apply(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    fetched: &Fetched,
+    step: &Step,
+    deadline: Timestamp,
+) -> Result<Applied, Error> {
+    let begins = matches!(step, Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_));
+    // Nobody removes what is created for a run that has ended.
+    if begins && !ctx.is_under_way(&run.holder).await.map_err(Error::ReadRun)? {
+        return Ok(Applied::Awaited);
+    }
+    match step {
+        Step::Wait(..) | Step::Finish(_) => Ok(Applied::Nothing),
+        Step::MakeDatastore => make_datastore(ctx, run).await,
+        Step::RemoveDatastore => remove_datastore(ctx, run).await,
+        Step::TakeTurn => take_turn(ctx, run, fetched).await,
+        Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await,
+        Step::SendStart(index) => Ok(send_start(ctx, run, *index, fetched).await),
+        Step::Collect(index) => Ok(store::result(ctx, run, *index, fetched, deadline).await?),
+        Step::ReadMemory(index) => Ok(store::memory(ctx, run, *index, fetched, deadline).await?),
+        Step::RemoveLost(index) | Step::RemoveOutdated(index) => {
+            remove_job(ctx, &run.attempts[*index], fetched).await?;
+            Ok(Applied::Awaited)
+        }
+        Step::StandBack { attempt, .. } => {
+            if let Some(index) = attempt {
+                remove_job(ctx, &run.attempts[*index], fetched).await?;
+            }
+            release(ctx, run).await
+        }
+        Step::ReturnTurn => release(ctx, run).await,
+    }
+}
+
+async fn make_datastore(ctx: &RunContext, run: &ValidatedRun) -> Result<Applied, Error> {
+    let Some(own) = build::own_datastore(run) else {
+        return Ok(Applied::Nothing);
+    };
+    let trouble = create(ctx, run, &own).await.map_err(Error::CreateDatastore)?;
+    Ok(trouble.map_or(Applied::Progressed, Applied::Hindered))
+}
+
+/// Deletes the run's own Datastore if it has an outdated declaration, as the API server has it: a
+/// watch may lag, and another operator may have deleted it.
+async fn remove_datastore(ctx: &RunContext, run: &ValidatedRun) -> Result<Applied, Error> {
+    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = datastores.get_opt(&run.holder.name).await.map_err(Error::RemoveDatastore)?;
+    if let Some(outdated) = found.filter(|found| target::is_outdated(found, run)) {
+        delete(&ctx.client, &outdated).await.map_err(Error::RemoveDatastore)?;
+    }
+    Ok(Applied::Progressed)
+}
+
+/// Acquires every Lease that is not held yet, or none. The next pass sees a Lease that another
+/// run acquired first.
+async fn take_turn(ctx: &RunContext, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
+    if let Some(trouble) = unplaceable(fetched) {
+        return Ok(Applied::Hindered(trouble));
+    }
+    // A turn that ends before it begins would only make others wait.
+    if let Place::At(current) = place_of(run, &fetched.snapshot.stored)
+        && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
+    {
+        return Ok(Applied::Hindered(trouble));
+    }
+    let missing = fetched.turn.iter().flat_map(|turn_check| turn_check.missing.clone()).collect::<Vec<_>>();
+    let acquired =
+        lease::acquire_all(&ctx.client, &ctx.overlay, &missing, &run.holder, Timestamp::now()).await;
+    match acquired {
+        Ok(Acquired::All | Acquired::Lost) => Ok(Applied::Awaited),
+        Ok(Acquired::Reserved) => Ok(Applied::Progressed),
+        // A quota on Leases: a run that cannot have them keeps no place before others.
+        Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::Acquire(error)),
+    }
+}
+
+/// Why the places of the clients cannot be determined, with the remedy.
+fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
+    let message = fetched.turn.as_ref()?.unplaceable.clone()?;
+    Some(Trouble { reason: "NoPlace".to_owned(), message })
+}
+
+/// Releases every Lease that the run holds.
+async fn release(ctx: &RunContext, run: &ValidatedRun) -> Result<Applied, Error> {
+    let leases = ctx.leases();
+    for held in leases.iter().filter(|lease| is_held_by(lease, &run.holder)) {
+        let released = lease::release(&ctx.client, &ctx.overlay, held).await;
+        released.map_err(|error| Error::Release(error, LeaseKey::of(held).to_string()))?;
+    }
+    Ok(Applied::Awaited)
+}
+
+/// The trouble if somebody else's Job has the name of that of `attempt`.
+async fn job_name_taken(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+) -> Result<Option<Trouble>, Error> {
+    let found = current::<Job>(ctx, run, &attempt.name).await;
+    let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
+    Ok(found.and_then(|found| stranger(&found, run)))
+}
+
+async fn create_job(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Applied, Error> {
+    let (TargetState::Ready(target), Some(turn_check)) = (&fetched.snapshot.target, &fetched.turn) else {
+        return Ok(Applied::Nothing);
+    };
+    if let Some(trouble) = unplaceable(fetched) {
+        return Ok(Applied::Hindered(trouble));
+    }
+    match store::result_name(ctx, run, attempt).await? {
+        ResultName::Free => {}
+        ResultName::Stored => return Ok(Applied::Progressed),
+        ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
+    }
+    let mut job = build::job(run, attempt, target, turn_check, &ctx.settings).map_err(Error::WriteJob)?;
+    // The run itself declares an address.
+    if run.spec.target.external.is_none() {
+        let json = serde_json::to_string(&target.connection).map_err(Error::WriteJob)?;
+        job.annotations_mut().insert(labels::CONNECTION.to_owned(), json);
+    }
+    let trouble = create(ctx, run, &job).await;
+    let trouble = trouble.map_err(|error| Error::CreateJob(error, attempt.name.clone()))?;
+    Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
+}
+
+async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched: &Fetched) -> Applied {
+    match start::send(ctx, run, &run.attempts[index], fetched).await {
+        Ok(()) => Applied::Awaited,
+        Err(error) => {
+            let trouble = Trouble { reason: "RunnersUnreachable".to_owned(), message: chain(&error) };
+            let waiting = Waiting::Clients { attempt: index, trouble: Some(trouble.clone()) };
+            Applied::Delayed(trouble, Step::Wait(waiting, None))
+        }
+    }
+}
+
+/// Deletes the Job of `attempt` and with it its pods: their results are stored, or they never
+/// loaded anything.
+async fn remove_job(ctx: &RunContext, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
+    match fetched.jobs.get(&attempt.name) {
+        Some(job) => {
+            delete(&ctx.client, &**job).await.map_err(|error| Error::RemoveJob(error, attempt.name.clone()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether `job` must stay: the logs of ended Jobs are evidence, and so are those of Jobs whose
+/// pods have ended before the Job controller noticed.
+fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
+    let expected = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
+    let name = job.name_any();
+    let own =
+        pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name, job.metadata.uid.as_deref()));
+    job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
+}
+
+/// At the end of `run`: stops its load and removes its own Datastore; the lease cleaner does the
+/// rest. Safe to repeat.
+pub async fn clear_up(ctx: &RunContext, run: &BenchmarkRun) -> Result<(), Error> {
+    let uid = run.uid().unwrap_or_default();
+    // The watch may not show a Job yet that was created a moment ago and would load for its whole time.
+    let namespace = run.namespace().unwrap_or_default();
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &namespace);
+    let own = ListParams::default().labels(&format!("{}={uid}", labels::RUN_UID));
+    let jobs = jobs.list(&own).await.map_err(Error::ClearUp)?.items;
+    let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &namespace, &uid));
+    for job in jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_none() && !is_evidence(job, &pods))
+    {
+        delete(&ctx.client, job).await.map_err(Error::ClearUp)?;
+    }
+    // The same is true of its own Datastore, which has its name.
+    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &namespace);
+    let found = datastores.get_metadata_opt(&run.name_any()).await.map_err(Error::ClearUp)?;
+    let own = found.filter(|found| found.owner_references().iter().any(|owner| owner.uid == uid));
+    if let Some(own) = own.filter(|own| own.metadata.deletion_timestamp.is_none()) {
+        delete(&ctx.client, &own).await.map_err(Error::ClearUp)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_job_stays_if_it_or_all_its_pods_have_ended() {
+        let job = |status| -> Job {
+            serde_json::from_value(json!({
+                "metadata": {"name": "sprint-read-1", "uid": "job-uid"}, "status": status,
+                "spec": {"completions": 2, "template": {}}
+            }))
+            .unwrap()
+        };
+        let pod = |phase: &str| -> Arc<Pod> {
+            let pod = serde_json::from_value(json!({
+                "metadata": {"ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "Job", "name": "sprint-read-1", "uid": "job-uid",
+                    "controller": true
+                }]},
+                "status": {"phase": phase}
+            }));
+            Arc::new(pod.unwrap())
+        };
+        let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        assert!(is_evidence(&job(ended), &[]));
+        let active = || job(json!({"active": 2}));
+        assert!(is_evidence(&active(), &[pod("Succeeded"), pod("Failed")]), "the logs would be lost");
+        assert!(!is_evidence(&active(), &[pod("Succeeded"), pod("Running")]), "load would continue");
+        assert!(!is_evidence(&active(), &[pod("Succeeded")]), "the Job may still create a pod");
+        assert!(!is_evidence(&active(), &[]));
+    }
+}

@@ -1,0 +1,307 @@
+//! Stores what was measured. Needs the client and the observers.
+
+use super::{evidence, pod_results::complete};
+use crate::{
+    cluster::{pods, retry::NotYet},
+    run::{
+        act::{
+            applied::Applied,
+            names::{create, current, stranger},
+        },
+        build,
+        context::RunContext,
+        fetch::{fetched::Fetched, machines, servers},
+    },
+};
+use dragstrip_core::{
+    labels,
+    run::{
+        decide::{Step, Waiting, not_stored},
+        judge,
+        merge::{failure, merge},
+        stored_result,
+        validate::{Attempt, ValidatedRun},
+    },
+    trouble::Trouble,
+};
+use dragstrip_crds::run::{MemoryMoment, MemoryReading};
+use dragstrip_results::{
+    result::{Failure, FailureStep, PodFailure, PodResult, RepetitionResult},
+    stored,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{Api, ResourceExt, api::ListParams};
+use std::sync::Arc;
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to check whether the name {1} is free")]
+    CheckName(#[source] kube::Error, String),
+    #[error("failed to list the pods of Job {1}")]
+    ListPods(#[source] kube::Error, String),
+    #[error(transparent)]
+    Pack(#[from] stored::Error),
+    #[error("failed to write the servers' memory")]
+    WriteMemory(#[source] serde_json::Error),
+    #[error("failed to store the result in ConfigMap {1}")]
+    Store(#[source] kube::Error, String),
+}
+
+/// How long to retry what the API server refuses to store, while others wait for the turn.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// The owner of the name under which the result of an attempt is to be stored.
+pub enum ResultName {
+    Free,
+    /// The run itself: another operator stored the result, and measuring or storing it
+    /// again would replace a result that counts.
+    Stored,
+    Taken(Trouble),
+}
+
+/// Checked before load is sent, and before a result is stored.
+pub async fn result_name(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+) -> Result<ResultName, Error> {
+    let found = current::<ConfigMap>(ctx, run, &attempt.name).await;
+    let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
+    let Some(found) = found else { return Ok(ResultName::Free) };
+    Ok(stranger(&found, run).map_or_else(
+        || {
+            // The cache is incomplete.
+            ctx.result_cache.remove(&run.holder.uid);
+            ResultName::Stored
+        },
+        ResultName::Taken,
+    ))
+}
+
+/// The pods of `attempt` as the API server has them: the watch may not show yet what the last of them left.
+async fn current_pods(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Vec<Pod>, Error> {
+    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
+    let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
+    let job = fetched.jobs.get(&attempt.name).and_then(|job| job.metadata.uid.as_deref());
+    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name, job)).collect())
+}
+
+/// An attempt whose measurements are to be stored.
+struct Storing<'a> {
+    ctx: &'a RunContext,
+    run: &'a ValidatedRun,
+    index: usize,
+    attempt: &'a Attempt,
+    /// When the run ends at the latest.
+    deadline: Timestamp,
+}
+
+impl Storing<'_> {
+    /// Its key among the retries.
+    fn key(&self) -> String {
+        format!("{}/{}", self.run.holder.uid, self.attempt.name)
+    }
+
+    fn refused(&self, why: &str, until: Option<Timestamp>) -> Applied {
+        Applied::Instead(not_stored(self.run, self.index, why, until, self.deadline, Timestamp::now()))
+    }
+
+    /// The step that takes the place of storing, as long as it is too soon for a retry.
+    fn too_soon(&self) -> Option<Applied> {
+        let not_yet = self.ctx.retries.due(&self.key(), Timestamp::now()).err()?;
+        Some(self.refused(&not_yet.why, Some(not_yet.until)))
+    }
+
+    fn prevented_by(&self, trouble: &Trouble) -> Applied {
+        let retry = self.ctx.retries.with_patience(&self.key(), &trouble.message, PATIENCE, Timestamp::now());
+        self.refused(&trouble.message, retry.map(|retry| retry.until))
+    }
+
+    /// Creates `config_maps`, which are never written again. The run lists its results anew after that.
+    async fn store(&self, config_maps: &[ConfigMap]) -> Result<Applied, Error> {
+        for config_map in config_maps {
+            let trouble = create(self.ctx, self.run, config_map).await;
+            if let Some(trouble) = trouble.map_err(|error| Error::Store(error, config_map.name_any()))? {
+                return Ok(self.prevented_by(&trouble));
+            }
+        }
+        self.ctx.retries.settled(&self.key());
+        self.ctx.result_cache.remove(&self.run.holder.uid);
+        Ok(Applied::Progressed)
+    }
+}
+
+/// The result of `attempt`, whose Job was deleted after its load had been started: whoever
+/// did that ended its pods too, or made it impossible to find out which are its own.
+fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
+    let message = format!(
+        "its Job {} was deleted before its result was stored: do not delete the Jobs of a run, and let nothing set ttlSecondsAfterFinished on them",
+        attempt.name
+    );
+    let lost = PodFailure { pod: attempt.name.clone(), failure: failure(FailureStep::Lost, message) };
+    RepetitionResult { failure: Some(lost), ..merge(attempt, attempt.pods, Vec::new()) }
+}
+
+/// The result of `attempt` from its pods.
+async fn collected(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    job: &Job,
+    pods: &[&Pod],
+) -> Result<RepetitionResult, NotYet> {
+    let mut result = complete(&ctx.client, &ctx.retries, attempt, pods, Timestamp::now()).await?;
+    // A server that reports its process may have changed after the clients saw it.
+    if result.failure.is_none() && result.server_run_ids().is_empty() {
+        let before = stored_result::identity(&job.metadata);
+        let changed = before.and_then(|before| before.pods_changed_to(&servers::identity(ctx, run)));
+        result.failure =
+            changed.map(|changed| PodFailure { pod: String::new(), failure: another_server(&changed) });
+    }
+    Ok(result)
+}
+
+fn another_server(changed: &str) -> Failure {
+    let message = format!(
+        "the server was restarted or replaced while it was measured: {changed}; do not change the server during a run"
+    );
+    failure(FailureStep::ServerIdentity, message)
+}
+
+/// Whether the API server has the Job of `attempt`, which the watch does not show.
+async fn has_job(ctx: &RunContext, run: &ValidatedRun, attempt: &Attempt) -> Result<bool, Error> {
+    let found = current::<Job>(ctx, run, &attempt.name).await;
+    let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
+    Ok(found.is_some_and(|found| stranger(&found, run).is_none()))
+}
+
+/// Stores the result of the attempt with this `index`.
+pub async fn result(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    index: usize,
+    fetched: &Fetched,
+    deadline: Timestamp,
+) -> Result<Applied, Error> {
+    let attempt = &run.attempts[index];
+    let storing = Storing { ctx, run, index, attempt, deadline };
+    if let Some(instead) = storing.too_soon() {
+        return Ok(instead);
+    }
+    let pods = current_pods(ctx, run, attempt, fetched).await?;
+    let pods: Vec<&Pod> = pods.iter().collect();
+    let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
+    let mut result = match job {
+        Some(job) => match collected(ctx, run, attempt, job, &pods).await {
+            Ok(result) => result,
+            Err(NotYet { until, why }) => {
+                let waiting = Waiting::Log { attempt: index, why };
+                return Ok(Applied::Instead(Step::Wait(waiting, Some(until))));
+            }
+        },
+        None if has_job(ctx, run, attempt).await? => return Ok(Applied::Awaited),
+        None => lost_with_its_job(attempt),
+    };
+    match result_name(ctx, run, attempt).await? {
+        ResultName::Free => {}
+        ResultName::Stored => return Ok(Applied::Progressed),
+        ResultName::Taken(trouble) => return Ok(storing.prevented_by(&trouble)),
+    }
+    let ended = judge(ctx, run, attempt, &pods, &mut result).await;
+    let applied = storing.store(&config_maps(run, attempt, job, &result, ended)?).await?;
+    let lost = result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost);
+    if lost && applied == Applied::Progressed {
+        ctx.metrics.result_lost();
+    }
+    Ok(applied)
+}
+
+/// Adds to `result` the evidence around its load, and judges it; returns when that load ended.
+async fn judge(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    pods: &[&Pod],
+    result: &mut RepetitionResult,
+) -> Timestamp {
+    let ended = load_ended(result, Timestamp::now());
+    result.memory = right_after(ctx, run, result, ended).await;
+    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
+    machines::fill(ctx, run, pods, result);
+    judge::judge(run, attempt, servers::datastore(ctx, run).as_deref().map(|one| &one.spec), result);
+    ended
+}
+
+/// The ConfigMaps of `result`, whose load had `ended`. Pure.
+fn config_maps(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    job: Option<&Job>,
+    result: &RepetitionResult,
+    ended: Timestamp,
+) -> Result<Vec<ConfigMap>, Error> {
+    let parts = stored::pack(result)?;
+    let mut marks = stored::annotations(result, &parts)?;
+    marks.insert(stored::LOAD_ENDED_AT.to_owned(), ended.as_nanosecond().to_string());
+    Ok(build::config_maps(run, attempt, job, &marks, parts))
+}
+
+/// When the load of `result` ended, by this clock; `now` if no pod reports it.
+fn load_ended(result: &RepetitionResult, now: Timestamp) -> Timestamp {
+    let end = |pod: &PodResult| {
+        let seconds = SignedDuration::try_from_secs_f64(pod.window.seconds).ok()?;
+        let start = Timestamp::from_nanosecond(i128::from(pod.started_unix_nanos())).ok()?;
+        start.checked_add(seconds).ok()
+    };
+    let loaded = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
+    loaded.filter_map(end).max().unwrap_or(now)
+}
+
+/// The memory of the servers when the load had `ended`; for external servers, as a client read it.
+async fn right_after(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    result: &RepetitionResult,
+    ended: Timestamp,
+) -> Vec<MemoryReading> {
+    // Nothing shows the memory of a failed measurement, and its server may be gone.
+    if result.failure.is_some() {
+        return Vec::new();
+    }
+    if run.spec.target.external.is_some() {
+        let read = result.pods.iter().find(|pod| !pod.memory.is_empty());
+        return read.map(|pod| pod.memory.clone()).unwrap_or_default();
+    }
+    evidence::memory(ctx, run, MemoryMoment::RightAfter, ended).await
+}
+
+/// Reads the memory of the servers after the settle time of the attempt with this `index` and
+/// stores it. What cannot be read is recorded as such, without a retry.
+pub async fn memory(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    index: usize,
+    fetched: &Fetched,
+    deadline: Timestamp,
+) -> Result<Applied, Error> {
+    let attempt = &run.attempts[index];
+    let storing = Storing { ctx, run, index, attempt, deadline };
+    if let Some(instead) = storing.too_soon() {
+        return Ok(instead);
+    }
+    let ended = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.load_ended);
+    let ended = ended.unwrap_or_else(Timestamp::now);
+    let readings = evidence::memory(ctx, run, MemoryMoment::Settled, ended).await;
+    storing.store(&[build::settled(run, attempt, &readings).map_err(Error::WriteMemory)?]).await
+}

@@ -1,0 +1,45 @@
+//! What the controllers of runs and of their Leases work with.
+
+use super::fetch::result_cache::ResultCache;
+use crate::{
+    cluster::{context::Context, finished::FinishedRun, loads::Loads},
+    metrics::Prices,
+};
+use dragstrip_core::lease::Holder;
+use kube::Api;
+use std::{ops::Deref, sync::Arc};
+
+/// Shared by all passes over runs and their Leases.
+pub struct RunContext {
+    shared: Context,
+    /// Loads that may run unseen.
+    pub loads: Arc<Loads>,
+    /// Outcomes of the stored results of runs under way.
+    pub result_cache: ResultCache,
+    /// Prices and bandwidths of instance types.
+    pub prices: Arc<Prices>,
+}
+
+impl RunContext {
+    /// With empty caches.
+    pub fn new(shared: Context, prices: Arc<Prices>) -> Self {
+        Self { shared, loads: Arc::default(), result_cache: ResultCache::default(), prices }
+    }
+
+    /// Whether the run of `holder` has not ended and is not being deleted, as the API server has it:
+    /// a watch that has stalled may show it as it was minutes ago.
+    pub async fn is_under_way(&self, holder: &Holder) -> kube::Result<bool> {
+        let runs: Api<FinishedRun> = Api::namespaced(self.client.clone(), &holder.namespace);
+        let run = runs.get_opt(&holder.name).await?;
+        let run = run.filter(|run| run.metadata.deletion_timestamp.is_none() && run.finished_at().is_none());
+        Ok(run.is_some_and(|run| run.metadata.uid.as_ref() == Some(&holder.uid)))
+    }
+}
+
+impl Deref for RunContext {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.shared
+    }
+}

@@ -1,0 +1,54 @@
+//! What a pass over a run found. Pure.
+
+use crate::{
+    cluster::{loads::job_ended, pods},
+    run::turn::TurnCheck,
+};
+use dragstrip_core::run::{snapshot::Snapshot, validate::Attempt};
+use dragstrip_results::protocol::{RUNNER_PORT, RunnerState};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Event, Pod},
+};
+use kube::ResourceExt;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+/// All that a pass works with.
+#[derive(Default)]
+pub struct Fetched {
+    pub snapshot: Snapshot,
+    /// The turn; absent if the target was not ready or not consulted.
+    pub turn: Option<TurnCheck>,
+    pub jobs: BTreeMap<String, Arc<Job>>,
+    pub pods: Vec<Arc<Pod>>,
+    /// Runners of the current attempt that responded, by pod.
+    pub runners: BTreeMap<String, RunnerState>,
+    /// Warnings about client pods and those who make them.
+    pub warnings: Vec<Arc<Event>>,
+    /// By Job until when load may run of pods that are gone and were not seen to end.
+    pub unseen: BTreeMap<String, Timestamp>,
+}
+
+impl Fetched {
+    /// The pods of the Job called `job`.
+    pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
+        let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
+        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job, uid))
+    }
+
+    /// Pods of the Job called `job` whose runners can be reached: their names and addresses.
+    pub fn reachable(&self, job: &str) -> Vec<(String, SocketAddr)> {
+        let alive = self.pods_of(job).filter(|pod| !pods::ended(pod));
+        let address = |pod: &Pod| Some(SocketAddr::new(pods::address(pod)?, RUNNER_PORT));
+        alive.filter_map(|pod| Some((pod.name_any(), address(pod)?))).collect()
+    }
+
+    /// Whether the attempt needs no more time: its Job has ended, or all its pods
+    /// have and the Job controller has not noticed yet.
+    pub fn ended(&self, attempt: &Attempt) -> bool {
+        let expected = usize::try_from(attempt.pods).unwrap_or(usize::MAX);
+        self.jobs.get(&attempt.name).is_some_and(|job| job_ended(job))
+            || pods::all_ended(self.pods_of(&attempt.name), expected)
+    }
+}

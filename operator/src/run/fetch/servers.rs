@@ -1,0 +1,67 @@
+//! The Datastore that a run loads, and its pods, as the watches show them.
+
+use super::alias::datastore_at;
+use crate::run::context::RunContext;
+use dragstrip_core::{
+    labels,
+    run::{
+        decide::DatastoreKey,
+        identity::Identity,
+        validate::{ValidatedRun, host_and_port},
+    },
+};
+use dragstrip_crds::Datastore;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, runtime::reflector::ObjectRef};
+use std::{collections::BTreeSet, sync::Arc};
+
+fn stored(ctx: &RunContext, key: &DatastoreKey) -> Option<Arc<Datastore>> {
+    ctx.world.datastores.get(&ObjectRef::new(&key.name).within(&key.namespace))
+}
+
+/// The Datastore that `run` refers to or owns, whether it exists or not.
+pub fn key(run: &ValidatedRun) -> Option<DatastoreKey> {
+    let name = run.datastore_name()?.to_owned();
+    Some(DatastoreKey { namespace: run.holder.namespace.clone(), name })
+}
+
+/// The Datastore that `run` refers to or owns, if it exists.
+pub fn datastore(ctx: &RunContext, run: &ValidatedRun) -> Option<Arc<Datastore>> {
+    stored(ctx, &key(run)?)
+}
+
+/// The Datastore behind `host`, an external address, if there is one.
+pub fn behind(ctx: &RunContext, run: &ValidatedRun, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
+    datastore_at(host, &run.holder.namespace, pods, |key| stored(ctx, key).is_some())
+}
+
+/// The pods of a Datastore.
+pub fn servers<'a>(
+    pods: &'a [Arc<Pod>],
+    key: &'a DatastoreKey,
+) -> impl Iterator<Item = &'a Arc<Pod>> + Clone {
+    pods.iter().filter(|pod| {
+        let label = |name| pod.labels().get(name).map(String::as_str);
+        label(labels::COMPONENT) == Some(labels::SERVER)
+            && label(labels::DATASTORE) == Some(&key.name)
+            && pod.namespace().as_ref() == Some(&key.namespace)
+    })
+}
+
+/// The identity of the server of `run` by its pods alone; empty if they are not in this cluster.
+pub fn identity(ctx: &RunContext, run: &ValidatedRun) -> Identity {
+    let pods = ctx.world.pods.state();
+    let address = run.spec.target.external.as_ref().and_then(|it| host_and_port(&it.address));
+    let key = key(run).or_else(|| behind(ctx, run, &pods, &address?.0));
+    key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
+}
+
+/// The node that a pod is on.
+pub fn node_of(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
+}
+
+/// The nodes that `pods` are on, each once.
+pub fn nodes_of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<String> {
+    pods.filter_map(|pod| node_of(pod)).collect::<BTreeSet<_>>().into_iter().collect()
+}

@@ -1,0 +1,177 @@
+//! Stored results: their outcomes from the metadata of ConfigMaps, and their content. Needs the
+//! client.
+
+use super::result_cache::Results;
+use crate::run::context::RunContext;
+use dragstrip_core::{
+    labels,
+    run::{snapshot::Snapshot, stored_result::stored_result, validate::ValidatedRun},
+};
+use dragstrip_crds::run::MemoryReading;
+use dragstrip_results::{error_chain::chain, result::RepetitionResult, stored};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt, api::ListParams};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to list the stored results")]
+    List(#[source] kube::Error),
+    #[error("failed to read ConfigMap {1}, which holds a result")]
+    Read(#[source] kube::Error, String),
+    #[error("a stored result is damaged")]
+    Damaged(#[from] stored::Error),
+}
+
+/// Outcomes of a run's stored results, and what is wrong with those that cannot be read.
+#[derive(Default)]
+struct Listed {
+    results: Results,
+    damaged: Vec<String>,
+}
+
+/// Lists the stored results of `runs`, which are namespaces by uid; the answer is by uid.
+async fn list(api: &Api<ConfigMap>, runs: &[(String, String)]) -> Result<HashMap<String, Listed>, Error> {
+    let uids: Vec<&str> = runs.iter().map(|(uid, _)| uid.as_str()).collect();
+    let selector = format!("{} in ({})", labels::RUN_UID, uids.join(","));
+    let list = api.list_metadata(&ListParams::default().labels(&selector)).await.map_err(Error::List)?;
+    let mut listed: HashMap<String, Listed> =
+        uids.iter().map(|uid| ((*uid).to_owned(), Listed::default())).collect();
+    for (uid, namespace) in runs {
+        let own = |object: &&kube::api::PartialObjectMeta<ConfigMap>| {
+            // In other namespaces anybody may write labels.
+            object.labels().get(labels::RUN_UID) == Some(uid)
+                && object.namespace().as_ref() == Some(namespace)
+        };
+        let (parts, first): (Vec<_>, Vec<_>) =
+            list.items.iter().filter(own).partition(|object| object.labels().contains_key(stored::PART));
+        let parts: HashSet<String> = parts.iter().map(|part| part.name_any()).collect();
+        let run = listed.entry(uid.clone()).or_default();
+        for object in first {
+            let name = object.name_any();
+            match stored_result(&object.metadata) {
+                Ok(mut result) => {
+                    result.settled = parts.contains(&stored::settled_name(&name));
+                    run.results.insert(name, result);
+                }
+                Err(damage) => run.damaged.push(chain(&damage)),
+            }
+        }
+    }
+    Ok(listed)
+}
+
+/// Namespaces of all runs under way, by uid.
+fn under_way(ctx: &RunContext) -> Vec<(String, String)> {
+    ctx.world.runs.state().iter().filter_map(|run| Some((run.uid()?, run.namespace()?))).collect()
+}
+
+fn cache(ctx: &RunContext, uid: &str, listed: &Listed) {
+    if listed.damaged.is_empty() {
+        let under_way = under_way(ctx).into_iter().map(|(uid, _)| uid).collect();
+        ctx.result_cache.insert(uid, listed.results.clone(), &under_way);
+    }
+}
+
+/// Fills `snapshot` with the outcomes of the run's stored results.
+pub async fn outcomes(ctx: &RunContext, run: &ValidatedRun, snapshot: &mut Snapshot) -> Result<(), Error> {
+    let uid = &run.holder.uid;
+    if let Some(results) = ctx.result_cache.get(uid) {
+        snapshot.stored = results;
+        return Ok(());
+    }
+    let listed = list(&config_maps(ctx, run), &[(uid.clone(), run.holder.namespace.clone())]).await?;
+    for (uid, listed) in listed {
+        cache(ctx, &uid, &listed);
+        (snapshot.stored, snapshot.damaged) = (listed.results, listed.damaged);
+    }
+    Ok(())
+}
+
+/// Runs whose stored results are listed in one request: their uids are in its address.
+const UIDS: usize = 50;
+
+/// Caches the outcomes of all runs under way, which each would otherwise list by itself at the
+/// start. A run whose results cannot all be read lists them again, and reports that.
+pub async fn cache_all(ctx: &RunContext) -> Result<(), Error> {
+    let api: Api<ConfigMap> = ctx.settings.scope().api(&ctx.client);
+    for runs in under_way(ctx).chunks(UIDS) {
+        for (uid, listed) in list(&api, runs).await? {
+            cache(ctx, &uid, &listed);
+        }
+    }
+    Ok(())
+}
+
+fn config_maps(ctx: &RunContext, run: &ValidatedRun) -> Api<ConfigMap> {
+    Api::namespaced(ctx.client.clone(), &run.holder.namespace)
+}
+
+async fn read(api: &Api<ConfigMap>, name: &str) -> Result<Option<ConfigMap>, Error> {
+    api.get_opt(name).await.map_err(|error| Error::Read(error, name.to_owned()))
+}
+
+/// One complete stored result, from the ConfigMaps of its namespace.
+pub async fn result(api: &Api<ConfigMap>, name: &str) -> Result<RepetitionResult, Error> {
+    let first = read(api, name).await?.ok_or_else(|| stored::Error::Absent(name.to_owned()))?;
+    let mut later = BTreeMap::new();
+    for part in stored::later_parts(&first) {
+        later.extend(read(api, &part).await?.map(|map| (part, map)));
+    }
+    Ok(stored::unpack(&first, |part| later.get(part))?)
+}
+
+/// The readings of the servers' memory after the settle time of the result called `name`.
+async fn settled_readings(api: &Api<ConfigMap>, name: &str) -> Result<Vec<MemoryReading>, Error> {
+    let name = stored::settled_name(name);
+    let map = read(api, &name).await?.ok_or(stored::Error::Absent(name))?;
+    Ok(stored::settled(&map)?)
+}
+
+/// `result` without what no summary of several shows: for many pods and repetitions that would
+/// be more than the operator may have in memory at once.
+fn reduced(mut result: RepetitionResult) -> RepetitionResult {
+    for pod in &mut result.pods {
+        // The result has their sums.
+        pod.operations.clear();
+        pod.per_second.clear();
+        pod.schedule_lag = None;
+        pod.workers.clear();
+        pod.client.threads.clear();
+    }
+    for server in &mut result.servers {
+        server.usage.threads.clear();
+    }
+    result
+}
+
+/// The result called `name`, with its readings of memory, as far as a summary needs it.
+async fn summarised(api: &Api<ConfigMap>, name: &str, settled: bool) -> Result<RepetitionResult, Error> {
+    let mut result = result(api, name).await?;
+    if settled {
+        result.memory.extend(settled_readings(api, name).await?);
+    }
+    Ok(reduced(result))
+}
+
+/// All results by name, as far as a summary needs them, and what is wrong with those that
+/// cannot be read.
+pub async fn results(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    stored: &Results,
+) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
+    let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
+    let api = config_maps(ctx, run);
+    for (name, stored) in stored {
+        match summarised(&api, name, stored.settled).await {
+            Ok(result) => {
+                results.insert(name.clone(), result);
+            }
+            Err(Error::Damaged(damage)) => damaged.push(chain(&damage)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((results, damaged))
+}
