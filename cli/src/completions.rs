@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Shell to complete commands in.
+    /// Print the script for this shell.
     pub shell: Shell,
 }
 

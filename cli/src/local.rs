@@ -10,12 +10,12 @@ mod directory;
 mod options;
 mod plan;
 mod programs;
-mod screen;
+mod progress;
 mod server;
 mod settings;
 mod suites;
 mod warden;
 
-pub use command::{Error, run};
+pub use command::run;
 pub use options::{Options, RUN_FILE};
 pub use programs::other_program;

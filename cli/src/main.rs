@@ -2,7 +2,6 @@
 
 mod cluster;
 mod completions;
-mod examples;
 #[cfg_attr(not(target_os = "linux"), path = "local/elsewhere.rs")]
 mod local;
 mod manifests;
@@ -16,7 +15,7 @@ use cluster::{
 };
 use manifests::validate;
 use output::{errors::chain, print};
-use std::{path::Path, process::ExitCode};
+use std::{error::Error, path::Path, process::ExitCode};
 
 /// Run benchmarks of in-memory datastores, on a cluster or on this machine, and report their results.
 #[derive(Debug, Parser)]
@@ -31,64 +30,64 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the benchmarks of manifests, on the cluster or, with --local, on this machine. With
-    /// --watch or --local: exit code 0 if all passed, 1 if one did not, 2 if the result is unknown.
+    /// --watch or --local, exit with 0 if all passed, 1 if one did not, 2 if the result is unknown.
+    #[command(after_help = "Example:
+  dragstrip run --local -f examples/local.yaml
+  dragstrip run -f examples/quickstart.yaml --watch
+  dragstrip run -f examples/quickstart.yaml --name-suffix 2 --watch")]
     Run(apply::Options),
-    /// Show the progress of runs and suites until all have ended. Exit code 0 if all passed, 1 if
-    /// one did not, 2 if the result is unknown.
+    /// Show the progress of runs and suites until all have ended. Exit with 0 if all passed, 1 if one
+    /// did not, 2 if the result is unknown.
+    #[command(after_help = "Example:
+  dragstrip follow redis-read valkey-read
+  dragstrip follow suite/engines --timeout 3h")]
     Follow(follow::Options),
-    /// Print the report of a suite, or of runs side by side. Exit code 1 if one has no results yet.
+    /// Print the report of a suite, or of runs side by side. Exit with 1 if one has no results yet.
+    #[command(after_help = "Example:
+  dragstrip report redis-read valkey-read
+  dragstrip report suite engines --format html --output-file engines.html")]
     Report(report::Options),
-    /// Compare two runs, suites, reports or published tables. Exit code 0 if nothing is worse than
-    /// the baseline, 1 if something is, 2 if nothing could be compared.
+    /// Compare a run, suite or report with another, or with a published table. Exit with 0 if nothing
+    /// is worse than the baseline, 1 if something is, 2 if nothing could be compared.
+    #[command(after_help = "Example:
+  dragstrip compare redis-read valkey-read
+  dragstrip compare published.csv suite/engines
+  dragstrip compare main.json branch.json --format markdown")]
     Compare(compare::Options),
-    /// Stop runs and suites, and keep their measurements.
+    /// Stop runs and suites, whose stored measurements remain.
+    #[command(after_help = "Example:
+  dragstrip cancel redis-read suite/engines")]
     Cancel(cancel::Options),
-    /// Check manifests as the API server and the operator would, without contacting either. Exit
-    /// code 1 if something is wrong.
+    /// Check manifests as the API server and the operator would, without contacting either. Exit with
+    /// 1 if something is wrong.
+    #[command(after_help = "Example:
+  dragstrip validate -f examples/quickstart.yaml
+  helm template my-chart | dragstrip validate -f -")]
     Validate(validate::Options),
-    /// Check whether the cluster is ready for races, and print a remedy for each problem. Exit
-    /// code 1 if no run can work.
+    /// Check whether the cluster is ready for races, and print a remedy for each problem. Exit with 1
+    /// if no run can work.
+    #[command(after_help = "Example:
+  dragstrip doctor
+  dragstrip doctor -f examples/quickstart.yaml")]
     Doctor(doctor::Options),
-    /// Measure how much equal measurements differ on some nodes, for later runs there to report.
+    /// Measure how much equal measurements differ on some nodes; later runs there report it.
+    #[command(after_help = "Example:
+  dragstrip calibrate --datastore redis --client-nodes dragstrip.dev/role=client")]
     Calibrate(calibrate::Options),
     /// Print the script that lets a shell complete these commands.
+    #[command(after_help = "Example:
+  source <(dragstrip completions bash)")]
     Completions(completions::Options),
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
-    #[error(transparent)]
-    Local(#[from] local::Error),
-    #[error(transparent)]
-    Apply(#[from] apply::Error),
-    #[error(transparent)]
-    Follow(#[from] follow::Error),
-    #[error(transparent)]
-    Report(#[from] report::Error),
-    #[error(transparent)]
-    Compare(#[from] compare::Error),
-    #[error(transparent)]
-    Cancel(#[from] cancel::Error),
-    #[error(transparent)]
-    Validate(#[from] validate::Error),
-    #[error(transparent)]
-    Doctor(#[from] doctor::Error),
-    #[error(transparent)]
-    Calibrate(#[from] calibrate::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 /// The command line of `program`, which may be a plugin of kubectl.
 fn program_command(program: Option<&Path>) -> clap::Command {
     let plugin = program.and_then(Path::file_stem).is_some_and(|name| name == "kubectl-dragstrip");
     let name = if plugin { "kubectl dragstrip" } else { "dragstrip" };
-    examples::with(Arguments::command().bin_name(name), name)
+    Arguments::command().bin_name(name)
 }
 
-async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCode, Error> {
+async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCode, Box<dyn Error>> {
     let connect = || Cluster::connect(&arguments.cluster);
     let namespace = arguments.cluster.namespace.as_deref();
     Ok(match arguments.command {
@@ -124,7 +123,7 @@ async fn command() -> ExitCode {
     match Box::pin(dispatch(arguments, command)).await {
         Ok(code) => code,
         Err(error) => {
-            let text = chain(&error);
+            let text = chain(&*error);
             // A reader that has gone away does not want a message.
             if text != print::Error::Closed.to_string() {
                 print::warn(&format!("error: {text}"));
@@ -136,7 +135,27 @@ async fn command() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
+
+    #[test]
+    fn every_command_has_an_example_that_parses() {
+        let command = Arguments::command();
+        for below in command.get_subcommands() {
+            let help = below.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("dragstrip "), "{} has no example", below.get_name());
+            for line in help.lines().map(str::trim).filter(|line| line.starts_with("dragstrip")) {
+                let parsed = command.clone().try_get_matches_from(line.split_whitespace());
+                assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_shows_its_own_name() {
+        let plugin = Path::new("/usr/local/bin/kubectl-dragstrip");
+        let usage = program_command(Some(plugin)).render_usage().to_string();
+        assert!(usage.contains("kubectl dragstrip"), "{usage}");
+    }
 
     #[test]
     fn only_some_commands_have_an_output_form() {
@@ -153,7 +172,7 @@ mod tests {
             ("calibrate --datastore a -o json", false),
         ] {
             let words = ["dragstrip"].into_iter().chain(line.split(' '));
-            let parsed = crate::Arguments::command().try_get_matches_from(words);
+            let parsed = Arguments::command().try_get_matches_from(words);
             assert_eq!(parsed.is_ok(), valid, "{line}: {:?}", parsed.err());
         }
     }

@@ -278,9 +278,9 @@ fn a_run_is_followed_to_its_end_and_a_deleted_one_has_no_result() {
     });
     let said = apiserver.dragstrip(&["follow", "run/a"], "");
     assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
-    assert!(said.stdout.contains("a  Running") && said.stdout.contains("a  Succeeded"), "{}", said.stdout);
+    assert!(said.stderr.contains("a  Running") && said.stderr.contains("a  Succeeded"), "{}", said.stderr);
     let said = apiserver.dragstrip(&["follow", "run/b"], "");
-    assert!(said.code == 2 && said.stdout.contains("b  Deleted"), "{}{}", said.stdout, said.stderr);
+    assert!(said.code == 2 && said.stderr.contains("b  Deleted"), "{}{}", said.stdout, said.stderr);
 }
 
 #[test]

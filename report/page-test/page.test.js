@@ -49,7 +49,7 @@ test("every page fits a phone, sends no request, and has readable charts", async
         all.map((svg) => {
           const { width, height } = svg.getBoundingClientRect();
           const sizes = [...svg.querySelectorAll("text")].map((text) => (parseFloat(getComputedStyle(text).fontSize) * width) / svg.viewBox.baseVal.width);
-          return { width, height, text: Math.min(...sizes), drawn: svg.querySelectorAll("polyline, rect:not(.spot)").length, wrong: /NaN|Infinity|undefined/.test(svg.outerHTML) };
+          return { width, height, text: Math.min(...sizes), drawn: svg.querySelectorAll("polyline, rect").length, wrong: /NaN|Infinity|undefined/.test(svg.outerHTML) };
         }),
       );
       for (const chart of charts) {
@@ -68,10 +68,6 @@ test("each kind of chart appears with its data", async () => {
       for (const id of ids) assert.ok((await page.locator(`#${id} svg`).count()) > 0, `${name} has no chart in ${id}`);
     });
   }
-  await open("matrix", {}, async (page) => {
-    const shades = await page.$$eval("#matrices table:first-of-type td", (cells) => cells.map((cell) => getComputedStyle(cell).backgroundColor));
-    assert.ok(new Set(shades).size > 10, "a matrix of 25 has few shades");
-  });
 });
 
 test("a click or a key sorts a table and sets aria-sort", async () => {
@@ -126,9 +122,8 @@ test("signs and numbers repeat what colors say", async () => {
     for (const [invalid, dashed] of dashes) assert.equal(dashed, invalid, "an Invalid line alone is dashed");
   });
   await open("matrix", { viewport: PHONE }, async (page) => {
-    const notes = await page.$$eval("#matrices td small", (all) => all.map((each) => each.textContent));
-    for (const each of notes) assert.match(each, /^(≠|[▲▼=?] [\d.]+×|Invalid)$/, "a comparison has no sign, or a ratio of what is not comparable");
-    for (const sign of "▲▼=≠") assert.ok(notes.some((each) => each.startsWith(sign)), `the sample has no ${sign}`);
+    const cells = await page.$$eval("#matrices td", (all) => all.map((each) => each.textContent));
+    for (const sign of "▲▼≠") assert.ok(cells.some((each) => each.endsWith(sign)), `the sample has no ${sign}`);
   });
 });
 
@@ -186,7 +181,7 @@ function contrasts() {
     const [light, dark] = [luminance(parse(element instanceof SVGElement ? style.fill : style.color).rgb), luminance(behind(element))].sort((left, right) => right - left);
     return (light + 0.05) / (dark + 0.05);
   };
-  const kinds = ["h1", ".finding", ".rests", ".note", ".tag.good", ".tag.fair", ".tag.bad", ".up", ".even", "td b", "td small", "td s", "thead th", "nav a", "figcaption span", "svg .fmuted", "svg .fink", "dt", "summary", ".heat td"];
+  const kinds = ["h1", ".rests", ".note", ".tag.good", ".tag.fair", ".tag.bad", ".up", ".even", "td b", "td small", "td s", "thead th", "nav a", "figcaption span", "svg .fmuted", "svg .fink", "summary"];
   return kinds.flatMap((kind) => [...document.querySelectorAll(kind)].slice(0, 40).map((element) => ({ what: `${kind} "${element.textContent.slice(0, 20)}"`, contrast: contrast(element) })));
 }
 

@@ -10,7 +10,6 @@ mod pair;
 mod verdict;
 
 pub use outliers::mark as mark_outliers;
-pub use pair::differ;
 
 use crate::{
     document::{BaselineHead, Cell, Comparison, Document, Row},
@@ -19,7 +18,6 @@ use crate::{
 };
 use baseline::{Baseline, Counterpart};
 use dragstrip_crds::suite::ComparisonVerdict;
-use dragstrip_results::result::TOTAL;
 use std::collections::BTreeMap;
 
 const WELCH: &str = "Ratios and differences of means have 95 % confidence intervals: Welch's for differences, Fieller's with Welch's degrees of freedom for ratios.";
@@ -38,12 +36,8 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let index = RowIndex::of(&document.rows);
     let mut outcomes: Vec<Outcome> =
         document.rows.iter().map(|row| outcome(row, &baseline, &index, &noise, &refusals)).collect();
-    let repeats = repeats(&document.rows, &index, &outcomes);
-    let judged = outcomes.iter_mut().enumerate().filter(|(place, _)| !repeats.contains_key(place));
-    let family = chance::judge_together(judged.filter_map(|(_, (comparison, _))| comparison.as_mut()));
-    for (total, only) in repeats {
-        outcomes[total] = (outcomes[only].0.clone(), None);
-    }
+    let family =
+        chance::judge_together(outcomes.iter_mut().filter_map(|(comparison, _)| comparison.as_mut()));
     for (row, outcome) in document.rows.iter_mut().zip(outcomes) {
         (row.comparison, row.uncompared) = outcome;
     }
@@ -82,16 +76,4 @@ fn outcome(
             (Some(Comparison { verdict, reason: reason.clone(), chance: None, ..comparison }), None)
         }
     }
-}
-
-/// The places of totals that repeat a compared single operation, with the operation's place.
-fn repeats(rows: &[Row], index: &RowIndex<'_>, outcomes: &[Outcome]) -> BTreeMap<usize, usize> {
-    let figure = |row: &Row| (row.cell.clone(), row.phase.clone(), row.metric.clone());
-    let operations = rows.iter().zip(outcomes).enumerate();
-    let operations: BTreeMap<_, usize> = operations
-        .filter(|(_, (row, (comparison, _)))| row.operation != TOTAL && comparison.is_some())
-        .map(|(place, (row, _))| (figure(row), place))
-        .collect();
-    let totals = rows.iter().enumerate().filter(|(_, row)| index.repeats(row));
-    totals.filter_map(|(place, row)| Some((place, *operations.get(&figure(row))?))).collect()
 }

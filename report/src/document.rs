@@ -2,7 +2,7 @@
 
 use dragstrip_crds::{
     measured::{Estimate, Spread},
-    run::{LimitedBy, NoiseStatus, RunPhase, Verdict, VerdictReason},
+    run::{LimitedBy, NoiseStatus, RunPhase, SearchStatus, Verdict, VerdictReason},
     suite::ComparisonVerdict,
     thresholds::ThresholdStatus,
 };
@@ -27,6 +27,7 @@ pub struct Document {
     /// Every figure, ordered by combination, phase, operation and metric.
     pub rows: Vec<Row>,
     /// The baseline of the comparison.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineHead>,
     /// The outcome of each threshold.
     pub thresholds: Vec<ThresholdStatus>,
@@ -50,6 +51,7 @@ pub struct VariantHead {
     /// Its name.
     pub name: String,
     /// A remark for readers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -97,17 +99,22 @@ pub struct Row {
     /// The unit of the samples, such as ops/s, ms, B.
     pub unit: String,
     /// Whether more is better; omitted if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
     /// Each measurement, Invalid ones included, in the order of repetitions.
     pub samples: Vec<Sample>,
     /// Statistics over the samples that are not Invalid.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
     /// The worst verdict among the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The comparison with the baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
     /// Why the row is not compared although the report has a baseline; omitted in rows of the
     /// baseline itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncompared: Option<String>,
 }
 
@@ -129,6 +136,7 @@ pub struct Sample {
     /// The value.
     pub value: f64,
     /// Whether the value can be trusted. Statistics exclude Invalid samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Whether it lies far from the other samples. Statistics include it all the same.
     pub outlier: bool,
@@ -161,9 +169,11 @@ pub struct Comparison {
     pub margin: f64,
     /// The p value (two-sided, Welch's t test); omitted without an interval and for published
     /// figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chance: Option<f64>,
     /// Whether a Better or Worse verdict remains after Holm's correction for the number of
     /// comparisons in the report.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_among_all: Option<bool>,
     /// The verdict.
     pub verdict: ComparisonVerdict,
@@ -195,6 +205,7 @@ pub struct BaselineHead {
 pub struct Difference {
     /// The combination; without values if it applies to every combination of the variant;
     /// omitted if it applies to every combination.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
     /// The fact that differs, such as server.kernel.
     pub fact: String,
@@ -220,20 +231,25 @@ pub struct RunRecord {
     /// Its phase.
     pub phase: RunPhase,
     /// Whether its numbers can be trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The reasons for the verdict, by phase of the workload.
     pub reasons: Vec<PhaseReason>,
     /// The bottleneck of each phase.
     pub limited_by: Vec<PhaseLimit>,
     /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Its start.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// Its end.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// How much equal runs differ on its nodes, if calibrated.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseStatus>,
     /// Images by digest, versions, flags, nodes, kernel, CPU model, placement, spec hash.
     pub provenance: Facts,
@@ -241,7 +257,7 @@ pub struct RunRecord {
     pub curves: Vec<Curve>,
     /// Operations per second over time, by phase and repetition.
     pub timelines: Vec<Timeline>,
-    /// The points of saturation searches.
+    /// The saturation searches.
     pub searches: Vec<Search>,
 }
 
@@ -291,28 +307,13 @@ pub struct Timeline {
     pub operations: Vec<u64>,
 }
 
-/// The points of a saturation search.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// A saturation search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Search {
     /// The phase.
     pub phase: String,
-    /// The quantity that the search raised, such as Connections.
-    pub raised: String,
-    /// The points, by rising value.
-    pub points: Vec<SearchFigure>,
-    /// The value that the search found.
-    pub knee: Option<f64>,
-}
-
-/// One point of a search.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SearchFigure {
-    /// Connections, operations per second, or pipeline depth.
-    pub value: f64,
-    /// Throughput.
-    pub operations_per_second: f64,
-    /// 99th percentile of latency.
-    pub p99_milliseconds: Option<f64>,
+    /// What it raised, measured and found.
+    #[serde(flatten)]
+    pub found: SearchStatus,
 }

@@ -124,11 +124,6 @@ pub fn short(value: f64) -> String {
     format!("{}{suffix}", if digits.contains('.') { trimmed } else { &digits })
 }
 
-/// `1 run`, `2 runs`.
-pub fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,9 @@ use crate::{
     document::{AxisHead, Cell, Document, VariantHead},
     published,
 };
-use dragstrip_crds::{BenchmarkRun, thresholds::Threshold};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Variant, thresholds::Threshold};
 use dragstrip_results::result::RepetitionResult;
+use kube::ResourceExt;
 use std::borrow::Cow;
 
 /// What a report is built from.
@@ -25,6 +26,21 @@ pub struct Input {
     pub thresholds: Vec<Threshold>,
     /// Compare combinations even if they ran under different conditions.
     pub compare_anyway: bool,
+}
+
+impl Input {
+    /// The declarations of `suite`, with its `axes`; no runs and no baseline yet.
+    pub fn of_suite(suite: &BenchmarkSuite, axes: Vec<AxisHead>) -> Self {
+        let head = |variant: &Variant| VariantHead { name: variant.name.clone(), note: variant.note.clone() };
+        Self {
+            title: suite.name_any(),
+            variants: suite.spec.variants.iter().map(head).collect(),
+            axes,
+            thresholds: suite.spec.thresholds.clone(),
+            compare_anyway: suite.spec.compare_anyway,
+            ..Self::default()
+        }
+    }
 }
 
 /// A run and its stored results.

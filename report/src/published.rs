@@ -5,18 +5,10 @@
 //! measurement, by the names of facts such as `server.version`.
 
 use crate::document::{AxisHead, Cell, Document, Facts, Row};
-use dragstrip_crds::{
-    near::{alike, did_you_mean},
-    thresholds::MetricName,
-};
+use dragstrip_crds::{near::did_you_mean, thresholds::MetricName};
 use dragstrip_results::result::TOTAL;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// An unknown metric that is this similar to a standard one is a typing error.
-const TYPO: f64 = 0.7;
-/// Names for what rates count.
-const COUNTS: [&str; 6] = ["ops/s", "items/s", "jobs/s", "requests/s", "req/s", "QPS"];
+use std::collections::BTreeMap;
 
 /// The names that a table may use.
 #[derive(Debug, Clone, Default)]
@@ -63,12 +55,9 @@ pub struct Figure {
 /// Why a table cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The head lacks a column.
-    #[error("column {0:?} is missing: the head has {1}")]
-    MissingColumn(String, String),
-    /// The head has an unknown column, or one of them twice.
-    #[error("column {0:?} is unknown, or appears twice: use {1}, each once, separated by commas")]
-    UnknownColumn(String, String),
+    /// The head lacks a column, or has an unknown one: its columns, and those that it must have.
+    #[error("the columns are {0}: use {1}, and optionally unit and note, separated by commas")]
+    Columns(String, String),
     /// A value is not a number.
     #[error(
         "line {0}, column \"value\": {1:?} is not a number: write only digits, with a point before the fraction and without thousands separators, in the unit of the metric"
@@ -155,16 +144,14 @@ fn check_head(head: &csv::StringRecord, scope: &Scope) -> Result<(), Error> {
     let axes = scope.axes.iter().map(|axis| axis.name.as_str());
     let needed: Vec<&str> =
         ["variant"].into_iter().chain(axes).chain(["phase", "operation", "metric", "value"]).collect();
-    if let Some(column) = needed.iter().find(|column| !head.iter().any(|name| name == **column)) {
-        let found = head.iter().collect::<Vec<_>>().join(", ");
-        return Err(Error::MissingColumn((*column).to_owned(), found));
+    let columns = |names: &[&str]| {
+        names.iter().filter(|name| head.iter().filter(|one| one == *name).count() == 1).count()
+    };
+    let optional = columns(&["unit", "note"]);
+    if columns(&needed) == needed.len() && head.len() == needed.len() + optional {
+        return Ok(());
     }
-    let allowed: Vec<&str> = needed.into_iter().chain(["unit", "note"]).collect();
-    let mut seen = BTreeSet::new();
-    match head.iter().find(|name| !allowed.contains(name) || !seen.insert(*name)) {
-        Some(column) => Err(Error::UnknownColumn(column.to_owned(), allowed.join(", "))),
-        None => Ok(()),
-    }
+    Err(Error::Columns(head.iter().collect::<Vec<_>>().join(", "), needed.join(", ")))
 }
 
 fn check_name(line: u64, column: &str, found: &str, names: &[String]) -> Result<(), Error> {
@@ -188,7 +175,6 @@ fn figure(number: u64, cell: Cell, line: Line, scope: &Scope) -> Result<Figure, 
     if !scope.phases.is_empty() {
         check_name(number, "phase", &line.phase, &scope.phases)?;
     }
-    check_metric(number, &line.metric)?;
     check_unit(number, &line.metric, &line.unit)?;
     let value = line.value.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
     Ok(Figure {
@@ -202,18 +188,11 @@ fn figure(number: u64, cell: Cell, line: Line, scope: &Scope) -> Result<Figure, 
     })
 }
 
-/// Accepts the standard metrics and the tool's own, which look like none of the standard ones.
-fn check_metric(line: u64, name: &str) -> Result<(), Error> {
-    let names = MetricName::ALL.map(|metric| metric.to_string());
-    let typo = name.is_empty() || names.iter().any(|standard| alike(name, standard) >= TYPO);
-    if typo { check_name(line, "metric", name, &names) } else { Ok(()) }
-}
-
 /// Refuses another unit than that of a standard metric: nobody would notice a factor of a thousand.
 /// The unit of a tool's own metric is checked when it is compared.
 fn check_unit(line: u64, metric: &str, found: &str) -> Result<(), Error> {
     let Some(unit) = MetricName::named(metric).map(MetricName::unit) else { return Ok(()) };
-    if found.is_empty() || found == unit || (COUNTS.contains(&unit) && COUNTS.contains(&found)) {
+    if found.is_empty() || found == unit {
         return Ok(());
     }
     let unit = if unit.is_empty() { "1" } else { unit };

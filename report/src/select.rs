@@ -130,15 +130,10 @@ impl<'a> RowIndex<'a> {
     }
 }
 
-pub fn rows_without_repeats(document: &Document) -> Vec<&Row> {
-    let index = RowIndex::of(&document.rows);
-    document.rows.iter().filter(|row| !index.repeats(row)).collect()
-}
-
 /// The rows that represent each combination and phase: the total, or every operation if there
 /// is no total.
 pub fn totals<'a>(document: &'a Document, metric: &str) -> Vec<&'a Row> {
-    let rows = rows_without_repeats(document).into_iter().filter(|row| row.metric == metric);
+    let rows = document.rows.iter().filter(|row| row.metric == metric);
     let phases = grouped(rows, |row| (&row.cell, &row.phase)).into_iter();
     let of_phase = |rows: Vec<&'a Row>| match rows.iter().find(|row| row.operation == TOTAL) {
         Some(total) => vec![*total],

@@ -8,11 +8,11 @@ mod listing;
 mod pivot;
 
 pub use all::all_figures;
-pub use cells::{has_ratio, sign};
-pub use facts::Facts;
-pub use grid::{Grid, Item, Kind, Piece};
+pub use cells::{has_ratio, sign, word};
+pub use facts::conditions;
+pub use grid::{Column, Grid, Item, Kind, Piece, identity_columns};
 pub use listing::{Style, listings};
-pub use pivot::{Pivot, matrices, pivot_grids};
+pub use pivot::pivot_grids;
 
 #[cfg(test)]
 mod tests;

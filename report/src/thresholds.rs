@@ -50,6 +50,8 @@ fn find<'a>(
     let operations = || rows.iter().map(|row| row.operation.as_str()).collect::<Vec<_>>().join(", ");
     match (&threshold.operation, rows.as_slice()) {
         (_, []) => Err("not measured".to_owned()),
+        // The only operation stands for the total.
+        (Some(name), [only]) if name == TOTAL => Ok(only),
         (Some(name), _) => {
             named(name).ok_or_else(|| format!("not measured for {name}, only for {}", operations()))
         }

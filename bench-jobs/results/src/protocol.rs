@@ -397,7 +397,7 @@ pub struct TopologyMember {
 }
 
 /// Where a runner stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunnerStage {
     /// Checking the target.

@@ -2,7 +2,7 @@
 //! Needs the client and reads files.
 
 use super::{
-    client::{self, Cluster, Subject},
+    client::{self, Cluster},
     follow, report,
 };
 use crate::{
@@ -15,20 +15,10 @@ use crate::{
     output::print::{self, Done},
 };
 use clap::Args;
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, units::Period};
-use kube::{
-    Api, Resource,
-    api::{Patch, PatchParams},
-    core::NamespaceResourceScope,
-};
-use serde::{Serialize, de::DeserializeOwned};
+use dragstrip_crds::units::Period;
+use kube::api::{Patch, PatchParams};
 use serde_json::Value;
-use std::{
-    collections::{BTreeSet, hash_map::RandomState},
-    fmt::Debug,
-    hash::BuildHasher,
-    process::ExitCode,
-};
+use std::{collections::BTreeSet, process::ExitCode};
 
 /// Field manager of the applied fields.
 const MANAGER: &str = "dragstrip-cli";
@@ -47,11 +37,10 @@ pub struct Options {
     #[arg(short, long, conflicts_with_all = ["local", "output"])]
     pub watch: bool,
     /// With --watch, give up after this time, such as 90s or 2h, with exit code 2.
-    #[arg(long, default_value = "1h", value_parser = follow::period, conflicts_with = "local")]
+    #[arg(long, default_value = "1h", conflicts_with = "local")]
     pub timeout: Period,
-    /// Append -TEXT to the names of runs and suites, to run a manifest again; without TEXT, five
-    /// random letters and digits.
-    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "", conflicts_with = "local")]
+    /// Append -TEXT to the names of runs and suites, to run a manifest again.
+    #[arg(long, value_name = "TEXT", conflicts_with = "local")]
     pub name_suffix: Option<String>,
     /// Let the API server check everything, and change nothing.
     #[arg(long, conflicts_with_all = ["local", "watch"])]
@@ -73,10 +62,6 @@ pub enum Error {
     Empty,
     #[error("nothing was applied: the manifests declare no run or suite to follow: leave --watch out")]
     NothingToWatch,
-    #[error(
-        "nothing was applied: suite/{0} starts rounds on a schedule and never ends: leave --watch out, and follow one of its rounds (status.lastRound)"
-    )]
-    Rounds(String),
     #[error(
         "nothing was applied: --watch follows one namespace, and the runs and suites are in {0}: leave --watch out, and follow them in each namespace with --namespace"
     )]
@@ -101,24 +86,9 @@ pub enum Error {
     Print(#[from] print::Error),
 }
 
-/// Five random letters and digits of those of which Kubernetes makes names.
-fn random_suffix() -> String {
-    let digits = b"bcdfghjklmnpqrstvwxz2456789";
-    // The keys of its hashes are the standard library's only source of randomness.
-    let mut number = RandomState::new().hash_one(digits);
-    let mut suffix = String::new();
-    for _ in 0..5 {
-        let place = usize::try_from(number % digits.len() as u64).unwrap_or_default();
-        suffix.extend(digits.get(place).map(|digit| char::from(*digit)));
-        number /= digits.len() as u64;
-    }
-    suffix
-}
-
 /// Appends `suffix` to the names of runs and suites.
 fn rename(documents: &mut [Document], suffix: Option<&str>) {
     let Some(suffix) = suffix else { return };
-    let suffix = if suffix.is_empty() { random_suffix() } else { suffix.to_owned() };
     for document in documents.iter_mut().filter(|document| document.is_ours()) {
         let runs = ["BenchmarkRun", "BenchmarkSuite"].contains(&document.text("/kind"));
         if let Some(Value::String(name)) = document.value.pointer_mut("/metadata/name").filter(|_| runs) {
@@ -133,7 +103,7 @@ const SERVER_FIELDS: [&str; 5] =
 
 /// An object to be applied.
 struct Declared {
-    kind: Kind,
+    object: Object,
     name: String,
     namespace: Option<String>,
     value: Value,
@@ -150,45 +120,28 @@ impl Declared {
             metadata.retain(|field, _| !SERVER_FIELDS.contains(&field.as_str()));
         }
         let name = document.text("/metadata/name").to_owned();
-        Self { kind: object.kind(), name, namespace: namespace.map(str::to_owned), value }
+        Self { object: object.clone(), name, namespace: namespace.map(str::to_owned), value }
     }
 
     fn title(&self) -> String {
-        format!("{}/{}", self.kind.singular(), self.name)
+        format!("{}/{}", self.object.kind().singular(), self.name)
     }
 
     fn namespace<'a>(&'a self, default: &'a str) -> &'a str {
         self.namespace.as_deref().unwrap_or(default)
     }
 
-    async fn patch<K>(&self, cluster: &Cluster, options: &Options) -> Result<K, Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Serialize,
-    {
+    async fn apply(&self, cluster: &Cluster, options: &Options) -> Result<(), Error> {
         let (dry_run, force) = (options.dry_run, options.force_conflicts);
         let parameters = PatchParams { dry_run, force, ..PatchParams::apply(MANAGER) };
-        let api: Api<K> = Api::namespaced(cluster.client.clone(), self.namespace(&cluster.namespace));
-        let patched = api.patch(&self.name, &parameters, &Patch::Apply(&self.value)).await;
+        let within = cluster.within(self.namespace(&cluster.namespace));
+        let place = (self.object.kind(), self.name.as_str());
+        let patched = within.patch(place, &parameters, &Patch::Apply(&self.value)).await;
         patched.map_err(|error| match &error {
             kube::Error::Api(status) if status.is_conflict() => {
                 Error::Conflict(Box::new(error), self.title())
             }
             _ => Error::Apply(Box::new(error), self.title()),
-        })
-    }
-
-    /// Applies it; returns a run or suite as the API server stored it.
-    async fn apply(&self, cluster: &Cluster, options: &Options) -> Result<Option<Subject>, Error> {
-        Ok(match self.kind {
-            Kind::Run => Some(Subject::Run(Box::new(self.patch::<BenchmarkRun>(cluster, options).await?))),
-            Kind::Suite => {
-                Some(Subject::Suite(Box::new(self.patch::<BenchmarkSuite>(cluster, options).await?)))
-            }
-            Kind::Datastore => self.patch::<Datastore>(cluster, options).await.map(|_| None)?,
         })
     }
 
@@ -233,12 +186,15 @@ fn prepare(options: &Options, requested: Option<&str>) -> Result<Vec<Declared>, 
 /// The one namespace of all runs and suites, each of which must end; `default` is that of
 /// objects that name none.
 fn watched_namespace<'a>(declared: &'a [Declared], default: &'a str) -> Result<&'a str, Error> {
-    let ending = || declared.iter().filter(|object| object.kind != Kind::Datastore);
-    let scheduled = |object: &&Declared| object.value.pointer("/spec/schedule").is_some_and(Value::is_string);
-    if let Some(suite) = ending().find(scheduled) {
-        return Err(Error::Rounds(suite.name.clone()));
+    let endless = declared.iter().find_map(|declared| match &declared.object {
+        Object::Suite(suite) => follow::endless(suite),
+        _ => None,
+    });
+    if let Some(error) = endless {
+        return Err(error.into());
     }
-    let namespaces: BTreeSet<&str> = ending().map(|object| object.namespace(default)).collect();
+    let ending = declared.iter().filter(|declared| declared.object.kind() != Kind::Datastore);
+    let namespaces: BTreeSet<&str> = ending.map(|object| object.namespace(default)).collect();
     match namespaces.into_iter().collect::<Vec<_>>().as_slice() {
         [] => Err(Error::NothingToWatch),
         [one] => Ok(one),
@@ -249,9 +205,9 @@ fn watched_namespace<'a>(declared: &'a [Declared], default: &'a str) -> Result<&
 async fn refuse_ended(cluster: &Cluster, declared: &[Declared]) -> Result<(), Error> {
     for object in declared {
         let within = cluster.within(object.namespace(&cluster.namespace));
-        let present = within.find_subject(object.kind, &object.name).await?;
+        let present = within.find_subject(object.object.kind(), &object.name).await?;
         if let Some(phase) = present.and_then(|subject| subject.final_phase()) {
-            let (kind, name) = (object.kind.singular(), object.name.clone());
+            let (kind, name) = (object.object.kind().singular(), object.name.clone());
             return Err(Error::Ended { title: object.title(), kind, name, phase });
         }
     }
@@ -259,26 +215,17 @@ async fn refuse_ended(cluster: &Cluster, declared: &[Declared]) -> Result<(), Er
 }
 
 /// Applies everything before it prints: a reader that goes away leaves nothing half applied.
-async fn apply_all(
-    cluster: &Cluster,
-    declared: &[Declared],
-    options: &Options,
-) -> Result<Vec<Subject>, Error> {
-    let (mut subjects, mut done, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
+async fn apply_all(cluster: &Cluster, declared: &[Declared], options: &Options) -> Result<(), Error> {
+    let (mut done, mut outcome) = (Vec::new(), Ok(()));
     for object in declared {
-        match object.apply(cluster, options).await {
-            Ok(subject) => {
-                subjects.extend(subject);
-                done.push(object.done(&cluster.namespace, options));
-            }
-            Err(error) => {
-                outcome = Err(error);
-                break;
-            }
+        outcome = object.apply(cluster, options).await;
+        if outcome.is_err() {
+            break;
         }
+        done.push(object.done(&cluster.namespace, options));
     }
     let printed = print::print_done(&done, options.output.form);
-    outcome.and_then(|()| Ok(printed.map(|()| subjects)?))
+    outcome.and_then(|()| Ok(printed?))
 }
 
 /// Applies the manifests, and follows them with --watch. `requested` is the namespace of the
@@ -287,10 +234,12 @@ pub async fn run(cluster: &Cluster, options: &Options, requested: Option<&str>) 
     let declared = prepare(options, requested)?;
     let watched = if options.watch { Some(watched_namespace(&declared, &cluster.namespace)?) } else { None };
     refuse_ended(cluster, &declared).await?;
-    let subjects = apply_all(cluster, &declared, options).await?;
+    apply_all(cluster, &declared, options).await?;
     let Some(namespace) = watched else { return Ok(ExitCode::SUCCESS) };
     let within = cluster.within(namespace);
-    let names: Vec<String> = subjects.iter().map(Subject::title).collect();
+    let names = declared.iter().filter(|object| object.object.kind() != Kind::Datastore);
+    let names: Vec<String> = names.map(Declared::title).collect();
+    let subjects = within.subjects(&names).await?;
     let ending = follow::subjects(&within, subjects, &options.timeout).await?;
     if ending != follow::Ending::Gone {
         print::line("")?;
@@ -316,9 +265,6 @@ mod tests {
     fn a_suffix_is_for_runs_and_not_for_datastores() {
         assert_eq!(names(BOTH, None), ["redis", "sprint"]);
         assert_eq!(names(BOTH, Some("b")), ["redis", "sprint-b"]);
-        let random = names(BOTH, Some(""));
-        assert!(random[1].starts_with("sprint-") && random[1].len() == 12, "{random:?}");
-        assert_ne!(random, names(BOTH, Some("")), "the next suffix is another");
     }
 
     /// A valid run called `name`, whose metadata has `more`.

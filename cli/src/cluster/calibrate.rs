@@ -15,26 +15,23 @@ use std::process::ExitCode;
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Datastore to load.
-    #[arg(long, value_name = "NAME", conflicts_with = "address", required_unless_present = "address")]
-    pub datastore: Option<String>,
-    /// External server to load.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub address: Option<String>,
-    /// Label of the clients' nodes, such as dragstrip.dev/role=client; may be repeated.
+    /// Load this Datastore.
+    #[arg(long, value_name = "NAME")]
+    pub datastore: String,
+    /// Place clients on nodes with this label, such as dragstrip.dev/role=client; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub client_nodes: Vec<(String, String)>,
     /// Let clients run on the server's node, as a cluster of one machine needs.
     #[arg(long)]
     pub share_server_node: bool,
-    /// Number of equal measurements, at least 3.
+    /// Measure this many times, at least 3.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=99))]
     pub repetitions: u32,
-    /// Duration of each measurement.
-    #[arg(long, default_value = "30s", value_parser = follow::period)]
+    /// Measure for this time each.
+    #[arg(long, default_value = "30s")]
     pub duration: Period,
     /// Give up after this time, with exit code 2.
-    #[arg(long, default_value = "1h", value_parser = follow::period)]
+    #[arg(long, default_value = "1h")]
     pub timeout: Period,
 }
 
@@ -59,10 +56,6 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 /// The run: equal reads of the same keys.
 fn run(options: &Options, name: &str) -> Value {
-    let target = match (&options.datastore, &options.address) {
-        (Some(datastore), _) => json!({"datastoreRef": {"name": datastore}}),
-        (None, address) => json!({"external": {"address": address}}),
-    };
     let selector: Map<String, Value> =
         options.client_nodes.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     let mut clients = json!({"shareServerNode": options.share_server_node});
@@ -77,7 +70,7 @@ fn run(options: &Options, name: &str) -> Value {
         "kind": "BenchmarkRun",
         "metadata": {"name": name},
         "spec": {
-            "target": target,
+            "target": {"datastoreRef": {"name": options.datastore}},
             "calibrate": true,
             "repetitions": options.repetitions,
             "timeout": format!("{minutes:.0}m"),
@@ -102,9 +95,7 @@ fn summary(noise: &NoiseStatus) -> String {
 }
 
 pub async fn calibrate(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
-    if let Some(name) = &options.datastore {
-        cluster.get::<Datastore>("datastore", name).await?;
-    }
+    cluster.get::<Datastore>("datastore", &options.datastore).await?;
     let name = format!("calibrate-{}", Timestamp::now().strftime("%m%d-%H%M%S"));
     let run: BenchmarkRun = serde_json::from_value(run(options, &name)).map_err(Error::Build)?;
     let api = cluster.api::<BenchmarkRun>();
@@ -144,7 +135,7 @@ mod tests {
     fn the_api_server_and_the_operator_accept_the_run() {
         for arguments in [
             &["--datastore", "redis"][..],
-            &["--address", "10.0.0.7:6379", "--repetitions", "99", "--duration", "10m"],
+            &["--datastore", "redis", "--repetitions", "99", "--duration", "10m"],
             &["--datastore", "redis", "--client-nodes", "dragstrip.dev/role=client", "--share-server-node"],
         ] {
             let run = made(arguments);

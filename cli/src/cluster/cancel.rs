@@ -3,14 +3,13 @@
 use super::client::{self, Cluster, Subject};
 use crate::output::print::{self, Done};
 use clap::Args;
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::process::ExitCode;
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Names of runs and suites, as NAME, run/NAME or suite/NAME.
+    /// Cancel these runs and suites: NAME, run/NAME or suite/NAME.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]
@@ -32,14 +31,10 @@ async fn stop(cluster: &Cluster, subject: &Subject) -> Result<Done, Error> {
     if let Some(phase) = subject.final_phase() {
         return Ok(Done { name: title, namespace: None, state: format!("has already ended ({phase})") });
     }
-    let (name, parameters) = (subject.name(), PatchParams::default());
-    let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-    let patched = match subject {
-        Subject::Run(_) => cluster.api::<BenchmarkRun>().patch(&name, &parameters, &patch).await.map(drop),
-        Subject::Suite(_) => {
-            cluster.api::<BenchmarkSuite>().patch(&name, &parameters, &patch).await.map(drop)
-        }
-    };
+    let patch = json!({"spec": {"cancel": true}});
+    let name = subject.name();
+    let patched =
+        cluster.patch((subject.kind(), &name), &PatchParams::default(), &Patch::Merge(&patch)).await;
     patched.map_err(|error| Error::Patch(Box::new(error), title.clone()))?;
     Ok(Done { name: title, namespace: None, state: "is being cancelled".to_owned() })
 }

@@ -3,14 +3,15 @@
 
 use crate::manifests::kind::Kind;
 use clap::Args;
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, near::did_you_mean};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, near::did_you_mean};
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
-    api::ListParams,
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
     config::{InferConfigError, KubeConfigOptions, KubeconfigError},
     core::NamespaceResourceScope,
 };
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::{fmt::Debug, time::Duration};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -18,10 +19,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "cluster")]
 pub struct Options {
-    /// Namespace of the objects; by default the context's namespace.
+    /// Use this namespace instead of the context's.
     #[arg(short, long, global = true)]
     pub namespace: Option<String>,
-    /// Context of the kubeconfig; by default the current context.
+    /// Use this context of the kubeconfig instead of the current one.
     #[arg(long, global = true)]
     pub context: Option<String>,
 }
@@ -120,6 +121,17 @@ impl Subject {
     }
 }
 
+/// A kind of objects in namespaces.
+pub trait Object:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
+{
+}
+
+impl<K> Object for K where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
+{
+}
+
 /// Where a command works.
 #[derive(Clone)]
 pub struct Cluster {
@@ -150,18 +162,28 @@ impl Cluster {
         Self { namespace: namespace.to_owned(), client: self.client.clone() }
     }
 
-    pub fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    {
+    pub fn api<K: Object>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// Changes the object of this `kind` and `name`.
+    pub async fn patch(
+        &self,
+        (kind, name): (Kind, &str),
+        parameters: &PatchParams,
+        patch: &Patch<&Value>,
+    ) -> kube::Result<()> {
+        let resource = match kind {
+            Kind::Datastore => ApiResource::erase::<Datastore>(&()),
+            Kind::Run => ApiResource::erase::<BenchmarkRun>(&()),
+            Kind::Suite => ApiResource::erase::<BenchmarkSuite>(&()),
+        };
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        api.patch(name, parameters, patch).await.map(drop)
+    }
+
     /// The object called `name`; `None` if there is none, or if its kind is not served.
-    pub async fn find<K>(&self, name: &str) -> Result<Option<K>, Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    {
+    pub async fn find<K: Object>(&self, name: &str) -> Result<Option<K>, Error> {
         let title = || format!("{} {name}", K::kind(&()));
         self.api::<K>().get_opt(name).await.map_err(|error| Error::Read(Box::new(error), title()))
     }
@@ -176,25 +198,19 @@ impl Cluster {
     }
 
     /// The names of all objects of `K` in the namespace; none if they cannot be listed.
-    async fn names<K>(&self) -> Vec<String>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    {
+    async fn names<K: Object>(&self) -> Vec<String> {
         // Without names to propose the error is still right.
         let list = self.api::<K>().list_metadata(&ListParams::default()).await;
         list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
     }
 
-    fn absent(&self, kinds: &'static str, name: &str, known: &[String]) -> Error {
-        let hint = did_you_mean(name, known.iter().map(String::as_str));
+    fn absent(&self, kinds: &'static str, name: &str, names: &[String]) -> Error {
+        let hint = did_you_mean(name, names.iter().map(String::as_str));
         Error::Absent { kinds, name: name.to_owned(), namespace: self.namespace.clone(), hint }
     }
 
     /// The object called `name`, which must exist; messages call its kind `kinds`.
-    pub async fn get<K>(&self, kinds: &'static str, name: &str) -> Result<K, Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
-    {
+    pub async fn get<K: Object>(&self, kinds: &'static str, name: &str) -> Result<K, Error> {
         match self.find(name).await? {
             Some(object) => Ok(object),
             None => Err(self.absent(kinds, name, &self.names::<K>().await)),
@@ -222,14 +238,14 @@ impl Cluster {
             (_, Some(_), _) => Err(Error::Ambiguous(name.clone())),
             (_, None, Some(error)) => Err(error),
             (_, None, None) => {
-                let mut known = Vec::new();
+                let mut names = Vec::new();
                 for kind in &kinds {
-                    known.extend(match kind {
+                    names.extend(match kind {
                         Kind::Run => self.names::<BenchmarkRun>().await,
                         _ => self.names::<BenchmarkSuite>().await,
                     });
                 }
-                Err(self.absent(given.kind.map_or("run or suite", Kind::singular), name, &known))
+                Err(self.absent(given.kind.map_or("run or suite", Kind::singular), name, &names))
             }
         }
     }

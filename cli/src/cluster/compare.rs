@@ -16,13 +16,13 @@ use std::{path::Path, process::ExitCode};
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// The two sides: runs or suites (NAME, run/NAME, suite/NAME), files with a BenchmarkRun or a
-    /// report as JSON, or published tables (.csv).
-    #[arg(required = true, num_args = 2, value_names = ["A", "B"])]
-    pub sides: Vec<String>,
-    /// The side that is the baseline; by default the first, or a published table.
-    #[arg(long, value_name = "A")]
-    pub baseline: Option<String>,
+    /// Compare with this baseline: a run or suite (NAME, run/NAME, suite/NAME), a file with a
+    /// BenchmarkRun or a report as JSON, or a published table (.csv).
+    #[arg(value_name = "BASELINE")]
+    pub baseline: String,
+    /// Compare this run, suite or file with the baseline.
+    #[arg(value_name = "NAME")]
+    pub name: String,
     /// Compare even what was measured under different conditions.
     #[arg(long)]
     pub force: bool,
@@ -38,27 +38,10 @@ pub enum Error {
     Gather(#[from] gather::Error),
     #[error(transparent)]
     Format(#[from] format::Error),
-    #[error("--baseline {0} is neither of the two sides: use {1} or {2}")]
-    Baseline(String, String, String),
     #[error("{0} is named twice: name two different sides")]
     Same(String),
-    #[error("{0} is a published table, which can only be the baseline: use --baseline {0}")]
+    #[error("{0} is a published table, which can only be the baseline: name it first")]
     Table(String),
-}
-
-/// The index of the baseline in `sides`.
-fn baseline(options: &Options) -> Result<usize, Error> {
-    let sides = &options.sides;
-    match &options.baseline {
-        // Others are compared with a published table, never the reverse.
-        None => Ok(usize::from(
-            sides.get(1).is_some_and(|side| Path::new(side).extension().is_some_and(|end| end == "csv")),
-        )),
-        Some(named) => sides.iter().position(|side| side == named).ok_or_else(|| {
-            let side = |place: usize| sides.get(place).cloned().unwrap_or_default();
-            Error::Baseline(named.clone(), side(0), side(1))
-        }),
-    }
 }
 
 fn is_file(side: &str) -> bool {
@@ -75,29 +58,12 @@ async fn source(cluster: Option<&Cluster>, side: &str) -> Result<Source, Error> 
 }
 
 pub fn needs_cluster(options: &Options) -> bool {
-    !options.sides.iter().all(|side| is_file(side))
+    !is_file(&options.baseline) || !is_file(&options.name)
 }
 
 /// Whether `input` has runs alone, not those of a suite.
 fn side_by_side(input: &Input) -> bool {
     input.axes.is_empty() && input.variants.is_empty()
-}
-
-/// Renames the only combination of `there` to that of `here`, where each has only one: two runs
-/// are compared whatever their names.
-fn matched(mut there: Document, here: &Document) -> Document {
-    let only = |document: &Document| match document.variants.as_slice() {
-        [variant] if document.axes.is_empty() => Some(variant.name.clone()),
-        _ => None,
-    };
-    if let (Some(_), Some(name)) = (only(&there), only(here)) {
-        let cells = there.rows.iter_mut().map(|row| &mut row.cell);
-        for cell in cells.chain(there.runs.iter_mut().map(|run| &mut run.cell)) {
-            cell.variant.clone_from(&name);
-        }
-        there.variants.iter_mut().for_each(|variant| variant.name.clone_from(&name));
-    }
-    there
 }
 
 /// Names two runs of the same name, as before and after a change, by the command line: otherwise
@@ -134,9 +100,9 @@ fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -
         }
         (Source::Published(text), Source::Made(here)) => {
             let mut here = uncompared(*here);
-            let known =
+            let declared =
                 Input { variants: here.variants.clone(), axes: here.axes.clone(), ..Input::default() };
-            let table = gather::published(&known, name, &text)?;
+            let table = gather::published(&declared, name, &text)?;
             dragstrip_report::compare(&mut here, &Vec::new(), &table, force);
             Ok(here)
         }
@@ -144,7 +110,7 @@ fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -
             let entries =
                 if let Source::Measured(input) = &here { input.entries.clone() } else { Vec::new() };
             let mut here = made(here);
-            let there = matched(made(there), &here);
+            let there = made(there);
             let kind = if there.axes.is_empty() && there.runs.len() == 1 { "run" } else { "suite" };
             let baseline = BaselineInput::Report { kind: kind.to_owned(), document: Box::new(there) };
             dragstrip_report::compare(&mut here, &entries, &baseline, force);
@@ -187,9 +153,7 @@ fn exit_code(document: &Document) -> u8 {
 }
 
 pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
-    let place = baseline(options)?;
-    let side = |place: usize| options.sides.get(place).map(String::as_str).unwrap_or_default();
-    let (name, other) = (side(place), side(1 - place));
+    let (name, other) = (options.baseline.as_str(), options.name.as_str());
     if name == other {
         return Err(Error::Same(name.to_owned()));
     }
@@ -203,24 +167,6 @@ pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<Exi
 mod tests {
     use super::*;
     use serde_json::json;
-
-    fn options(sides: [&str; 2], baseline: Option<&str>) -> Options {
-        Options {
-            sides: sides.map(str::to_owned).into(),
-            baseline: baseline.map(str::to_owned),
-            force: false,
-            output: format::Options::default(),
-        }
-    }
-
-    #[test]
-    fn the_baseline_is_the_first_or_the_one_that_is_named_or_the_published_table() {
-        assert_eq!(baseline(&options(["a", "b"], None)).unwrap(), 0);
-        assert_eq!(baseline(&options(["a", "b"], Some("b"))).unwrap(), 1);
-        assert_eq!(baseline(&options(["a", "published.csv"], None)).unwrap(), 1);
-        let error = baseline(&options(["a", "b"], Some("c"))).unwrap_err();
-        assert_eq!(error.to_string(), "--baseline c is neither of the two sides: use a or b");
-    }
 
     /// A run of one phase with this throughput in three repetitions.
     fn run(name: &str, rates: [f64; 3]) -> Source {
@@ -295,6 +241,6 @@ mod tests {
     fn a_published_table_cannot_be_compared_with_anything() {
         let error =
             compared(run("a", [1.0; 3]), Source::Published(String::new()), "a", "t.csv", false).unwrap_err();
-        assert!(error.to_string().contains("--baseline t.csv"), "{error}");
+        assert!(error.to_string().contains("name it first"), "{error}");
     }
 }

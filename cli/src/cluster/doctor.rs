@@ -1,11 +1,11 @@
 //! `dragstrip doctor`: checks whether a cluster is ready for races. Needs the client; the
 //! judgements are pure.
 
+mod clocks;
 mod finding;
 mod manifests;
 mod nodes;
 mod operator;
-mod surroundings;
 
 use super::client::{Cluster, forbidden};
 use crate::{
@@ -16,36 +16,26 @@ use crate::{
     output::print::{self, Form},
 };
 use clap::Args;
-use dragstrip_crds::Datastore;
 use finding::{Finding, Level, fail, skip, text, unseen};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    coordination::v1::Lease,
-    core::v1::{ConfigMap, Node},
-};
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
-};
+use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Node};
+use kube::{Api, Client, api::ListParams};
 use std::{path::PathBuf, process::ExitCode};
 
 const OPERATOR: &str = "app.kubernetes.io/component=operator";
 /// The chart's name in its label, which finds the operator where no release is named.
 const CHART: &str = "app.kubernetes.io/name=dragstrip";
-/// What marks the dashboards that Grafana's sidecar loads.
-const DASHBOARDS: &str = "app.kubernetes.io/name=dragstrip,grafana_dashboard";
-const MONITORING: &str = "monitoring.coreos.com/v1";
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// Namespace of the operator; by default all namespaces are searched.
+    /// Search for the operator in this namespace only.
     #[arg(long)]
     pub operator_namespace: Option<String>,
-    /// Helm release of the operator; by default any.
+    /// Search for the operator of this Helm release only.
     #[arg(long)]
     pub release: Option<String>,
-    /// Check that the nodes have room for these manifests: files, directories, or - for standard input.
+    /// Check that the nodes have room for the manifests in these files or directories, or on standard
+    /// input (-).
     #[arg(short, long = "filename", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
@@ -60,15 +50,6 @@ pub enum Error {
     Read(#[from] documents::Error),
     #[error(transparent)]
     Print(#[from] print::Error),
-}
-
-/// The finding about something minor that could not be checked.
-fn left_out(what: &str, error: &kube::Error) -> Finding {
-    // A missing right says nothing about the cluster.
-    if forbidden(error) {
-        return skip(format!("{what}: not checked: this account lacks the right"), "");
-    }
-    unseen(what, error, "try again")
 }
 
 /// The names of the kinds that `group_version` serves; none if it is not served.
@@ -95,47 +76,10 @@ async fn operators(client: &Client, options: &Options) -> kube::Result<Vec<Deplo
 async fn clocks(client: &Client) -> Finding {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     match leases.list(&ListParams::default()).await {
-        Ok(list) => surroundings::clocks(&list.items, Timestamp::now()),
-        Err(error) => left_out("clocks", &error),
-    }
-}
-
-async fn io_uring(client: &Client) -> Option<Finding> {
-    match Api::<Datastore>::all(client.clone()).list(&ListParams::default()).await {
-        Ok(list) => surroundings::io_uring(&list.items),
-        Err(error) => Some(left_out("io_uring", &error)),
-    }
-}
-
-async fn monitors(client: &Client) -> kube::Result<usize> {
-    let mut count = 0;
-    for kind in ["ServiceMonitor", "PodMonitor"] {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("monitoring.coreos.com", "v1", kind));
-        let found: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        count += found.list_metadata(&ListParams::default().labels(CHART)).await?.items.len();
-    }
-    Ok(count)
-}
-
-async fn prometheus(client: &Client) -> Finding {
-    let kinds = match served(client, MONITORING).await {
-        Ok(kinds) => kinds,
-        Err(error) => return left_out("Prometheus", &error),
-    };
-    if kinds.is_empty() {
-        return surroundings::prometheus(&kinds, 0);
-    }
-    match monitors(client).await {
-        Ok(count) => surroundings::prometheus(&kinds, count),
-        Err(error) => left_out("Prometheus", &error),
-    }
-}
-
-async fn grafana(client: &Client) -> Finding {
-    let maps: Api<ConfigMap> = Api::all(client.clone());
-    match maps.list_metadata(&ListParams::default().labels(DASHBOARDS)).await {
-        Ok(list) => surroundings::grafana(list.items.len()),
-        Err(error) => left_out("Grafana", &error),
+        Ok(list) => clocks::clocks(&list.items, Timestamp::now()),
+        // A missing right says nothing about the cluster.
+        Err(error) if forbidden(&error) => skip("clocks: not checked: this account lacks the right", ""),
+        Err(error) => unseen("clocks", &error, "try again"),
     }
 }
 
@@ -171,11 +115,6 @@ async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, E
     }
     findings.extend(invalid);
     findings.push(clocks(client).await);
-    if kinds.iter().any(|kind| kind == "datastores") {
-        findings.extend(io_uring(client).await);
-    }
-    findings.push(prometheus(client).await);
-    findings.push(grafana(client).await);
     Ok(findings)
 }
 
@@ -183,7 +122,7 @@ async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, E
 pub async fn doctor(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
     let findings = examine(cluster, options).await?;
     match options.output.form {
-        Form::Table => print::print(&text(&findings, print::coloured()))?,
+        Form::Table => print::print(&text(&findings))?,
         Form::Json => print::print(&print::json(&findings)?)?,
     }
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);

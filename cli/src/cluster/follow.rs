@@ -9,7 +9,7 @@ pub use view::Ending;
 use super::client::{self, Cluster, Subject};
 use crate::{
     manifests::kind::Kind,
-    output::{block::Block, errors, print},
+    output::{errors::chain, screen::Screen},
 };
 use clap::Args;
 use dragstrip_core::labels;
@@ -22,36 +22,21 @@ use kube::{
     api::{ListParams, LogParams},
 };
 use live::Live;
-use std::{
-    collections::BTreeSet,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use view::{Load, View};
 
 /// How often the statuses are read.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often lines show the loads where there is no terminal.
-const LINES_EVERY: Duration = Duration::from_secs(5);
-/// How long requests may fail before people hear of it.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Names of runs and suites, as NAME, run/NAME or suite/NAME.
+    /// Follow these runs and suites: NAME, run/NAME or suite/NAME.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     /// Give up after this time, such as 90s or 2h, with exit code 2.
-    #[arg(long, default_value = "1h", value_parser = period)]
+    #[arg(long, default_value = "1h")]
     pub timeout: Period,
-}
-
-/// Parses a time such as 90s or 1h30m; a bare number means seconds.
-pub fn period(text: &str) -> Result<Period, String> {
-    let seconds = text.chars().all(|one| one.is_ascii_digit());
-    let text = if seconds { format!("{text}s") } else { text.to_owned() };
-    text.parse::<Period>().map_err(|error| error.to_string())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,48 +49,20 @@ pub enum Error {
         "timed out after {0}; the runs continue: use dragstrip follow to watch them, or dragstrip cancel to stop them"
     )]
     Timeout(Period),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 impl Ending {
     pub fn exit_code(self) -> ExitCode {
-        ExitCode::from(match self {
-            Self::Passed => 0,
-            Self::NotPassed => 1,
-            Self::Gone => 2,
-        })
+        ExitCode::from(self as u8)
     }
 }
 
 /// Whether a request that failed like this will never succeed.
 fn is_permanent(error: &client::Error) -> bool {
-    match error {
-        client::Error::Read(error, _) => match error.as_ref() {
-            kube::Error::Api(status) => [401, 403].contains(&status.code),
-            kube::Error::SerdeError(_) => true,
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-/// Since when requests fail.
-#[derive(Default)]
-struct Outage {
-    since: Option<Instant>,
-    reported: bool,
-}
-
-impl Outage {
-    /// The message about a request that failed at `now`: none about a short outage, one about a long one.
-    fn message(&mut self, error: &client::Error, now: Instant) -> Option<String> {
-        let since = *self.since.get_or_insert(now);
-        if self.reported || now.duration_since(since) < PATIENCE {
-            return None;
-        }
-        self.reported = true;
-        Some(format!("no news from the API server, retrying: {}", errors::chain(error)))
+    let client::Error::Read(error, _) = error else { return false };
+    match error.as_ref() {
+        kube::Error::Api(status) => [401, 403].contains(&status.code),
+        error => matches!(error, kube::Error::SerdeError(_)),
     }
 }
 
@@ -137,40 +94,6 @@ async fn listen(pods: Api<Pod>, load: Load, heard: mpsc::Sender<(Load, Option<Li
     }
     // The receiver is gone once the run has ended.
     let _ = heard.send((load, None)).await;
-}
-
-/// Where the view is shown: a block on a terminal, lines elsewhere.
-struct Screen {
-    block: Option<Block>,
-    started: Instant,
-    progress: Instant,
-}
-
-impl Screen {
-    fn new() -> Self {
-        let block = print::terminal().then(Block::default);
-        Self { block, started: Instant::now(), progress: Instant::now() }
-    }
-
-    fn changed(&self, lines: &[String]) -> Result<(), print::Error> {
-        if self.block.is_none() {
-            for line in lines {
-                print::line(&format!("{:>7.1}s  {line}", self.started.elapsed().as_secs_f64()))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn draw(&mut self, view: &View) -> Result<(), print::Error> {
-        match &mut self.block {
-            Some(block) => block.draw(&view.block()),
-            None if self.progress.elapsed() >= LINES_EVERY => {
-                self.progress = Instant::now();
-                self.changed(&view.progress())
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 /// Reads everything in `view` again; returns lines about what has changed.
@@ -205,7 +128,7 @@ async fn loads(cluster: &Cluster, view: &View) -> Vec<Load> {
 /// Shows `view` until everything in it has ended.
 async fn show(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Result<Ending, Error> {
     let (sender, mut heard) = mpsc::channel(256);
-    let (mut listened, mut outage) = (BTreeSet::new(), Outage::default());
+    let (mut followed, mut silent) = (BTreeSet::new(), false);
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -213,32 +136,35 @@ async fn show(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Result
             Some((load, live)) = heard.recv() => { view.live(load, live); continue },
             _ = ticks.tick() => {}
         }
-        match refresh(cluster, view).await {
+        let failed = match refresh(cluster, view).await {
             Ok(lines) => {
-                outage = Outage::default();
-                screen.changed(&lines)?;
+                lines.iter().for_each(|line| screen.step(line));
+                None
             }
             Err(error) if is_permanent(&error) => return Err(error.into()),
-            Err(error) => {
-                if let Some(message) = outage.message(&error, Instant::now()) {
-                    print::warn(&message);
-                }
-            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed.as_ref().filter(|_| !silent) {
+            screen.step(&format!("no news from the API server, retrying: {}", chain(error)));
         }
+        silent = failed.is_some();
         if let Some(ending) = view.ending() {
             return Ok(ending);
         }
         for load in loads(cluster, view).await {
-            if listened.insert(load.pod.clone()) {
+            if followed.insert(load.pod.clone()) {
                 tokio::spawn(listen(cluster.api(), load, sender.clone()));
             }
         }
-        screen.draw(view)?;
+        let progress = view.progress();
+        if !progress.is_empty() {
+            screen.progress(&progress.join("; "));
+        }
     }
 }
 
 /// Why `suite` never ends, if it does not.
-fn endless(suite: &BenchmarkSuite) -> Option<Error> {
+pub fn endless(suite: &BenchmarkSuite) -> Option<Error> {
     let status = suite.status.as_ref();
     // A cancelled suite starts no further rounds.
     if suite.spec.schedule.is_none() || status.is_some_and(|status| status.phase.finished()) {
@@ -264,12 +190,11 @@ pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>, timeout: &Perio
     if let Some(error) = suites.into_iter().next() {
         return Err(error);
     }
-    let (mut view, mut screen) = (View::default(), Screen::new());
+    let (mut view, mut screen) = (View::default(), Screen::default());
     for subject in subjects {
-        screen.changed(&view.add(subject))?;
+        view.add(subject).iter().for_each(|line| screen.step(line));
     }
     let ending = tokio::time::timeout(timeout.duration(), show(cluster, &mut view, &mut screen)).await;
-    screen.draw(&view)?;
     ending.map_err(|_| Error::Timeout(timeout.clone()))?
 }
 
@@ -304,22 +229,5 @@ mod tests {
             "suite/nightly starts rounds on a schedule and never ends: follow suite/nightly-29454660 (its last round)"
         );
         assert_eq!(status(serde_json::json!({"phase": "Cancelled"})), "", "it has ended");
-    }
-
-    #[test]
-    fn a_long_outage_is_reported_once() {
-        let (mut outage, start) = (Outage::default(), Instant::now());
-        let refused = client::Error::Kind("refused".into());
-        let mut after = |seconds| outage.message(&refused, start + Duration::from_secs(seconds));
-        assert_eq!(after(0), None, "it may pass");
-        assert!(after(6).is_some_and(|message| message.contains("retrying: unknown kind \"refused\"")));
-        assert_eq!(after(60), None, "it was reported");
-    }
-
-    #[test]
-    fn a_time_is_a_period_or_a_number_of_seconds() {
-        assert_eq!(period("90").unwrap(), period("90s").unwrap());
-        assert_eq!(period("1h30m").unwrap().duration(), Duration::from_secs(5400));
-        assert!(period("soon").is_err(), "soon is not a time");
     }
 }

@@ -5,16 +5,12 @@ use super::{
     client::{self, Cluster, Subject},
     results,
 };
-use crate::{
-    local::RUN_FILE,
-    output::input::{side_by_side, suite_input},
-};
+use crate::{local::RUN_FILE, output::input::side_by_side};
 use dragstrip_core::suite::expand::{self, expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build,
     document::Document,
-    json,
     published::{self, Scope},
 };
 use dragstrip_results::result::RepetitionResult;
@@ -104,7 +100,7 @@ async fn baseline(
 /// The runs of `suite` that exist, each with its combination.
 async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Input, Error> {
     let expanded = expand(suite).map_err(|invalid| Error::Expand(invalid, suite.name_any()))?;
-    let mut input = suite_input(suite, expanded.axes);
+    let mut input = Input::of_suite(suite, expanded.axes);
     for child in expanded.runs {
         if let Some(run) = Box::pin(cluster.find::<BenchmarkRun>(&child.name)).await? {
             let results = results::of(cluster, &run).await?;
@@ -177,7 +173,7 @@ fn result_file(file: &Path) -> Result<RepetitionResult, Error> {
 fn from_json(text: &str) -> Result<Source, serde_json::Error> {
     let value: Value = serde_json::from_str(text)?;
     if value["kind"] != "BenchmarkRun" {
-        return Ok(Source::Made(Box::new(json::read(text)?)));
+        return Ok(Source::Made(Box::new(serde_json::from_str(text)?)));
     }
     let run: BenchmarkRun = serde_json::from_value(value)?;
     Ok(Source::Measured(Box::new(side_by_side(&[run]))))
@@ -186,6 +182,7 @@ fn from_json(text: &str) -> Result<Source, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dragstrip_report::json;
 
     #[test]
     fn a_file_is_a_run_or_a_report_by_its_content() {

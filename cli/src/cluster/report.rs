@@ -12,13 +12,13 @@ use crate::output::{
 use clap::Args;
 use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkRun;
-use dragstrip_report::{build, document::Document, text};
+use dragstrip_report::{build, document::Document};
 use kube::ResourceExt;
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Names of runs, which are reported side by side, or of one suite: NAME, run/NAME, suite/NAME.
+    /// Report on these runs side by side, or on one suite: NAME, run/NAME, suite/NAME.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]
@@ -57,30 +57,6 @@ async fn suite_document(cluster: &Cluster, suite: &Subject) -> Result<Document, 
     Ok(build(gather::subjects(cluster, vec![suite.clone()]).await?))
 }
 
-fn runs(subjects: &[Subject]) -> Vec<BenchmarkRun> {
-    let run = |subject: &Subject| match subject {
-        Subject::Run(run) => Some((**run).clone()),
-        Subject::Suite(_) => None,
-    };
-    subjects.iter().filter_map(run).collect()
-}
-
-/// Prints text reports: one of each suite that is named, and one of all runs.
-pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error> {
-    let subjects = cluster.subjects(names).await?;
-    let (suites, subjects): (Vec<_>, Vec<_>) =
-        subjects.into_iter().partition(|subject| matches!(subject, Subject::Suite(_)));
-    for suite in suites {
-        print::print(&text::render(&suite_document(cluster, &suite).await?))?;
-    }
-    let runs = runs(&subjects);
-    if !runs.is_empty() {
-        let document = build(gather::subjects(cluster, subjects).await?);
-        print::print(&(text::render(&document) + &details::of(&runs)))?;
-    }
-    Ok(())
-}
-
 /// Writes the complete results of `subjects`, which must be runs.
 async fn write_results(
     cluster: &Cluster,
@@ -111,18 +87,41 @@ async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Result<(Document
     Ok((build(input), complete))
 }
 
+/// The report of `subjects` as text, and whether each of them has results.
+async fn rendered(
+    cluster: &Cluster,
+    subjects: Vec<Subject>,
+    format: Format,
+) -> Result<(String, bool), Error> {
+    let run = |subject: &Subject| match subject {
+        Subject::Run(run) => Some((**run).clone()),
+        Subject::Suite(_) => None,
+    };
+    let runs: Vec<BenchmarkRun> = subjects.iter().filter_map(run).collect();
+    let (document, complete) = document(cluster, subjects).await?;
+    let details = if format == Format::Text { details::of(&runs) } else { String::new() };
+    Ok((format::render(&document, format) + &details, complete))
+}
+
+/// Prints text reports: one of each suite that is named, and one of all runs.
+pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error> {
+    let subjects = cluster.subjects(names).await?;
+    let (suites, runs): (Vec<_>, Vec<_>) =
+        subjects.into_iter().partition(|subject| matches!(subject, Subject::Suite(_)));
+    let groups = suites.into_iter().map(|suite| vec![suite]).chain((!runs.is_empty()).then_some(runs));
+    for group in groups {
+        print::print(&rendered(cluster, group, Format::Text).await?.0)?;
+    }
+    Ok(())
+}
+
 pub async fn report(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
     let subjects = cluster.subjects(&options.names).await?;
     let (format, file) = (options.output.format, options.output.output_file.as_deref());
     if options.results {
         return write_results(cluster, &subjects, file).await;
     }
-    let runs = runs(&subjects);
-    let (document, complete) = document(cluster, subjects).await?;
-    let mut text = format::render(&document, format);
-    if format == Format::Text {
-        text += &details::of(&runs);
-    }
+    let (text, complete) = rendered(cluster, subjects, format).await?;
     format::write(&text, file)?;
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

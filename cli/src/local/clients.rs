@@ -5,9 +5,10 @@ use super::{
     children::{self, Process, Program, last_lines, read_output},
     directory::Directory,
     plan::Plan,
-    screen::{Screen, live},
+    progress::{live, rate},
     server::{Death, Server},
 };
+use crate::output::screen::Screen;
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     merge::common_window,
@@ -302,15 +303,6 @@ async fn load(
     }
 }
 
-/// Operations per second since the last query, and the state to compare the next one with.
-fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Option<(f64, u64)>) {
-    let elapsed = states.iter().map(|state| state.elapsed_seconds).fold(0.0, f64::max);
-    let operations: u64 = states.iter().map(|state| state.operations).sum();
-    let (since, before) = last.unwrap_or((0.0, 0));
-    let rate = (elapsed > since).then(|| operations.saturating_sub(before) as f64 / (elapsed - since));
-    (rate, Some((elapsed, operations)))
-}
-
 /// The job of the runners of `attempt`.
 fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
@@ -373,30 +365,4 @@ pub async fn measure(
     // It may have died so late that its clients noticed first.
     let cut = cut.or(server.has_died()?.map(Cut::Died));
     Ok(Measured { start, pods, servers, cut })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dragstrip_results::protocol::RunnerStage;
-
-    fn state(elapsed_seconds: f64, operations: u64) -> RunnerState {
-        RunnerState {
-            stage: RunnerStage::Running,
-            start_at_unix_nanos: None,
-            elapsed_seconds,
-            operations,
-            errors: 0,
-            p99_milliseconds: None,
-        }
-    }
-
-    #[test]
-    fn the_rate_is_that_of_all_clients_since_the_last_query() {
-        let (first, last) = rate(&[state(1.0, 100), state(0.9, 50)], None);
-        assert_eq!(first, Some(150.0));
-        let (second, _) = rate(&[state(2.0, 300), state(1.9, 150)], last);
-        assert_eq!(second, Some(300.0));
-        assert_eq!(rate(&[state(2.0, 300)], Some((2.0, 300))).0, None, "no time has passed");
-    }
 }

@@ -3,8 +3,7 @@
 use super::{
     conduct::{self, passed, print_or_closed, ready, run_locally},
     options::Options,
-    screen::Screen,
-    settings::{self, Settings},
+    settings::{self, Settings, directory_of},
     suites,
 };
 use crate::{
@@ -12,11 +11,11 @@ use crate::{
         check::{Object, Remark, Weight, check},
         documents,
     },
-    output::{input, print},
+    output::{input, print, screen::Screen},
 };
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use kube::ResourceExt;
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -101,19 +100,19 @@ pub async fn run(options: Options) -> Result<ExitCode, Error> {
         return Err(Error::NoRun);
     }
     let settings = Settings::of(&options)?;
-    let mut engines = BTreeSet::new();
     for run in &runs {
-        engines.extend(ready(run, &datastores, &settings)?.engine());
+        ready(run, &datastores, &settings)?;
     }
     let plans = suites.iter().map(|suite| suites::plan(suite, &datastores, &settings));
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    engines.extend(plans.iter().flat_map(|plan| &plan.engines));
-    settings.check(&engines)?;
     let mut screen = Screen::default();
     for note in &notes {
         screen.step(note);
     }
-    let of = |name: &str| settings.called(name, options.output_directory.as_deref(), declared > 1);
+    let of = |name: &str| {
+        let output_directory = directory_of(options.output_directory.as_deref(), name, declared > 1);
+        Settings { output_directory, ..settings.clone() }
+    };
     let mut good = all(&runs, &datastores, of, &mut screen).await?;
     for (suite, plan) in suites.iter().zip(&plans) {
         if settings.stop.is_requested() {

@@ -8,11 +8,10 @@ use super::{
     directory::{self, Directory},
     plan::{self, Plan, Surroundings, plan},
     programs,
-    screen::Screen,
     server::{self, Server},
     settings::Settings,
 };
-use crate::output::{errors::chain, figures::rate, input, print};
+use crate::output::{errors::chain, figures::rate, input, print, screen::Screen};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     decide::{Ending, attempt_failure, failure},
@@ -90,36 +89,14 @@ pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) 
     Ok(plan)
 }
 
-/// What the run consists of, for people.
-fn announcement(plan: &Plan) -> Vec<String> {
-    let spec = &plan.run.spec;
-    let count =
-        |number: usize, one: &str, more: &str| format!("{number} {}", if number == 1 { one } else { more });
-    let repetitions = usize::try_from(spec.repetitions).unwrap_or(1);
-    let time = plan
-        .offline
-        .planned_seconds()
-        .map(|seconds| format!(", {} s of load", rate(seconds)))
-        .unwrap_or_default();
-    let mut lines = vec![format!(
-        "{}: {}, {}{time}",
-        plan.run.name_any(),
-        count(spec.phases.len(), "phase", "phases"),
-        count(repetitions, "repetition", "repetitions"),
-    )];
-    lines.extend(plan.notes.iter().cloned());
-    lines
-}
-
 const DISTURBED: &str = "they disturb each other, so the verdict is Degraded at best";
 
 /// How the machine is divided, for people.
 fn division(plan: &Plan) -> String {
     match (&plan.division, &plan.server) {
         (Some(division), _) => {
-            let shared = if division.core_is_shared { " and core" } else { "" };
             format!(
-                "server on CPU {}, clients on CPU {} of the same machine{shared}: {DISTURBED}",
+                "server on CPU {}, clients on CPU {} of the same machine: {DISTURBED}",
                 cpus::listed(&division.server),
                 cpus::listed(&division.clients)
             )
@@ -243,8 +220,11 @@ pub async fn run_locally(
     let signing = SigningKey::generate().and_then(|key| SigningKey::read(&key)).map_err(Error::Key)?;
     let key = signing.public();
     let agents = Agents::new(signing).map_err(Error::Agents)?;
-    for line in announcement(&plan) {
-        screen.step(&line);
+    let phases = plan.run.spec.phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ");
+    let repetitions = plan.run.spec.repetitions;
+    screen.step(&format!("{}: phases: {phases}; repetitions: {repetitions}", run.name_any()));
+    for note in &plan.notes {
+        screen.step(note);
     }
     let raced = Box::pin(conduct(plan, &directory, &agents, &key, settings, screen)).await?;
     screen.step(&format!("results: {}", directory.path().display()));
@@ -281,7 +261,7 @@ async fn conduct(
         }
     };
     let run = BenchmarkRun { status: Some(status), ..plan.run };
-    directory.finish(&run, &offline.results, &input::text_report(std::slice::from_ref(&run)))?;
+    directory.finish(&run, &input::text_report(std::slice::from_ref(&run)))?;
     Ok(Raced { run, results: offline.results.clone() })
 }
 

@@ -20,8 +20,6 @@ pub struct Division {
     pub server: Vec<usize>,
     /// The clients', the observer's and this process's.
     pub clients: Vec<usize>,
-    /// Whether a core serves both.
-    pub core_is_shared: bool,
 }
 
 fn core_of(number: usize) -> usize {
@@ -55,14 +53,12 @@ pub fn divide(cpus: &[Cpu], server_threads: usize, client_threads: usize) -> Opt
     let mut sorted = cpus.to_vec();
     sorted.sort_by_key(|cpu| (cpu.core, cpu.number));
     let (server, clients) = sorted.split_at(share.clamp(1, cpus.len() - 1));
-    let core_is_shared =
-        server.last().zip(clients.first()).is_some_and(|(one, other)| one.core == other.core);
     let numbers = |cpus: &[Cpu]| {
         let mut numbers: Vec<usize> = cpus.iter().map(|cpu| cpu.number).collect();
         numbers.sort_unstable();
         numbers
     };
-    Some(Division { server: numbers(server), clients: numbers(clients), core_is_shared })
+    Some(Division { server: numbers(server), clients: numbers(clients) })
 }
 
 /// Sorted `numbers` as a kernel list such as 0-3,8.
@@ -111,11 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn a_core_is_split_only_if_necessary_and_that_is_reported() {
+    fn a_core_is_split_only_if_necessary() {
         let two_threads = machine(4, 2);
         assert_eq!(division(&two_threads, 2, 2), ("0,4".into(), "1-3,5-7".into()));
-        assert!(!divide(&two_threads, 2, 2).unwrap().core_is_shared);
-        assert!(divide(&two_threads, 1, 2).unwrap().core_is_shared);
+        assert_eq!(division(&two_threads, 1, 2), ("0".into(), "1-7".into()));
     }
 
     #[test]

@@ -6,7 +6,6 @@ use dragstrip_results::result::RepetitionResult;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::{
-    collections::BTreeMap,
     env, fs, io,
     path::{Path, PathBuf},
 };
@@ -84,7 +83,7 @@ impl Directory {
         let path = fs::canonicalize(path).map_err(|error| failed(error, path))?;
         refuse_taken(&path)?;
         let directory = Self { path };
-        // Of two processes that begin here at once, one fails to create this.
+        // If two processes begin here at once, one fails to create this.
         let work = directory.work();
         fs::create_dir(&work).map_err(|error| failed(error, &work))?;
         programs::link(&directory.bin()).map_err(|error| failed(error, &directory.bin()))?;
@@ -102,7 +101,7 @@ impl Directory {
         self.path.join(WORK)
     }
 
-    /// Where this program has its other names.
+    /// The directory in which this program has its other names.
     pub fn bin(&self) -> PathBuf {
         self.work().join("bin")
     }
@@ -137,17 +136,8 @@ impl Directory {
         self.json(&format!("{RESULTS}/{name}.json"), result)
     }
 
-    /// Stores the run with its status, its results and its table, and removes what only its
-    /// processes needed.
-    pub fn finish(
-        &self,
-        run: &BenchmarkRun,
-        results: &BTreeMap<String, RepetitionResult>,
-        table: &str,
-    ) -> Result<(), Error> {
-        for (name, result) in results {
-            self.result(name, result)?;
-        }
+    /// Stores the run with its status, and its table, and removes what only its processes needed.
+    pub fn finish(&self, run: &BenchmarkRun, table: &str) -> Result<(), Error> {
         write(&self.path.join("table.txt"), table)?;
         self.json(RUN_FILE, run)?;
         let work = self.work();
@@ -172,7 +162,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::create(place.path()).unwrap();
         assert!(directory.runner().exists(), "there is no runner");
-        directory.finish(&run(), &BTreeMap::new(), "table").unwrap();
+        directory.finish(&run(), "table").unwrap();
         let stored: BenchmarkRun =
             serde_json::from_str(&fs::read_to_string(place.path().join(RUN_FILE)).unwrap()).unwrap();
         assert_eq!(stored.spec, run().spec);
@@ -190,7 +180,7 @@ mod tests {
             "{message}"
         );
         assert!(running.runner().exists(), "the first one's files were removed");
-        running.finish(&run(), &BTreeMap::new(), "").unwrap();
+        running.finish(&run(), "").unwrap();
         assert!(
             matches!(Directory::create(&path), Err(Error::Taken(_, RUN_FILE))),
             "a finished run was overwritten"

@@ -9,15 +9,15 @@ pub const RUN_FILE: &str = "run.json";
 #[derive(Debug, Clone, Args)]
 #[group(id = "local_run")]
 pub struct Options {
-    /// Manifests with Datastores, BenchmarkRuns and BenchmarkSuites: files, directories, or - for
-    /// standard input.
+    /// Read Datastores, BenchmarkRuns and BenchmarkSuites from these files or directories, or from
+    /// standard input (-).
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Server program of an engine, such as Redis=/opt/redis/redis-server; by default the engine's
-    /// usual program on PATH.
+    /// Start this server program for an engine, such as Redis=/opt/redis/redis-server, instead of the
+    /// usual one on PATH.
     #[arg(long, value_name = "ENGINE=PATH", requires = "local")]
     pub server_binary: Vec<String>,
-    /// Directory for the results; by default a new one in the user's cache.
+    /// Store the results in this directory instead of a new one in the user's cache.
     #[arg(long, value_name = "DIRECTORY", requires = "local")]
     pub output_directory: Option<PathBuf>,
 }

@@ -29,9 +29,9 @@ pub enum Error {
     #[error("BenchmarkRun {0}")]
     Run(String, #[source] Invalid),
     #[error(
-        "BenchmarkRun {run}: spec.target.datastoreRef.name: no manifest declares a Datastore named {name}{known}"
+        "BenchmarkRun {run}: spec.target.datastoreRef.name: no manifest declares a Datastore named {name}{others}"
     )]
-    NoDatastore { run: String, name: String, known: String },
+    NoDatastore { run: String, name: String, others: String },
     #[error("Datastore {0}")]
     Datastore(String, #[source] server::Error),
     #[error("BenchmarkRun {run}: {field} needs a cluster: {remedy}")]
@@ -89,13 +89,6 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-impl Plan {
-    /// The engine of its server, if it starts one.
-    pub fn engine(&self) -> Option<Engine> {
-        self.server.as_ref().map(|server| server.datastore.spec.engine)
-    }
-}
-
 /// `run` with what the API server adds to every object.
 fn stored(run: &BenchmarkRun, now: Timestamp) -> BenchmarkRun {
     let mut run = run.clone();
@@ -125,8 +118,9 @@ fn target(run: &BenchmarkRun, datastores: &[Datastore]) -> Result<Option<Datasto
     let found = datastores.iter().find(|one| one.name_any() == reference.name);
     found.cloned().map(Some).ok_or_else(|| {
         let names: Vec<String> = datastores.iter().map(ResourceExt::name_any).collect();
-        let known = if names.is_empty() { String::new() } else { format!("; there is {}", names.join(", ")) };
-        Error::NoDatastore { run: run.name_any(), name: reference.name.clone(), known }
+        let others =
+            if names.is_empty() { String::new() } else { format!("; there is {}", names.join(", ")) };
+        Error::NoDatastore { run: run.name_any(), name: reference.name.clone(), others }
     })
 }
 
@@ -309,7 +303,7 @@ mod tests {
     fn a_missing_program_is_reported_with_what_to_install() {
         let message = planned(&run(&redis(), &loadgen()), &[], &[]).unwrap_err();
         assert!(
-            message.contains("Datastore sprint needs redis-server") && message.contains("apt install"),
+            message.contains("Datastore sprint needs redis-server") && message.contains("install it"),
             "{message}"
         );
         assert!(message.contains("--server-binary Redis=PATH"), "{message}");

@@ -83,15 +83,10 @@ pub fn servers(engine: Engine) -> &'static [&'static str] {
 
 /// How to get the server of `engine`.
 pub fn server_remedy(engine: Engine) -> String {
-    let install = match engine {
-        Engine::Redis => "install redis-server (such as: apt install redis-server, brew install redis)",
-        Engine::Valkey => "install valkey-server (such as: apt install valkey-server, brew install valkey)",
-        Engine::Dragonfly => "get dragonfly from https://github.com/dragonflydb/dragonfly/releases",
-        Engine::KeyDB => "get keydb-server from https://docs.keydb.dev/docs/download",
-        Engine::Garnet => "get GarnetServer from https://github.com/microsoft/garnet/releases",
-        Engine::Custom => return "correct spec.custom.command".to_owned(),
-    };
-    format!("{install}, or use --server-binary {engine}=PATH")
+    match engine {
+        Engine::Custom => "correct spec.custom.command".to_owned(),
+        _ => format!("install it, or use --server-binary {engine}=PATH"),
+    }
 }
 
 /// The program of `tool` that must be on PATH, and how to get it; `None` if this one contains it.

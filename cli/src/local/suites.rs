@@ -2,15 +2,14 @@
 //! Touches files and what a run touches.
 
 use super::{
-    conduct::{Raced, passed, print_or_closed, ready, run_locally},
+    conduct::{passed, print_or_closed, ready, run_locally},
     directory,
-    screen::Screen,
     settings::Settings,
 };
-use crate::output::{input::suite_input, print};
+use crate::output::{print, screen::Screen};
 use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, Engine,
+    BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore,
     suite::{Baseline, OnRunFailure},
 };
 use dragstrip_report::{
@@ -18,7 +17,7 @@ use dragstrip_report::{
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -36,8 +35,6 @@ pub enum Error {
 pub struct Planned {
     suite: BenchmarkSuite,
     expanded: Expanded,
-    /// The engines of its servers.
-    pub engines: BTreeSet<Engine>,
 }
 
 fn child(suite: &BenchmarkSuite, child: &ChildRun) -> BenchmarkRun {
@@ -49,12 +46,11 @@ fn child(suite: &BenchmarkSuite, child: &ChildRun) -> BenchmarkRun {
 /// Checks everything that `suite` needs.
 pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Settings) -> Result<Planned, Error> {
     let expanded = expand(suite).map_err(|invalid| Error::Suite(suite.name_any(), invalid))?;
-    let mut engines = BTreeSet::new();
     for run in &expanded.runs {
         let failed = |error| Error::Run(Box::new(error), run.name.clone(), run.cell.label(&expanded.axes));
-        engines.extend(ready(&child(suite, run), datastores, settings).map_err(failed)?.engine());
+        ready(&child(suite, run), datastores, settings).map_err(failed)?;
     }
-    Ok(Planned { suite: suite.clone(), expanded, engines })
+    Ok(Planned { suite: suite.clone(), expanded })
 }
 
 /// The baseline, if a local suite can have it.
@@ -116,12 +112,16 @@ impl Planned {
         (screen, directory): (&mut Screen, &Path),
     ) -> Result<(), Error> {
         for (number, declared) in (1..).zip(&self.expanded.runs) {
-            let words = declared.cell.label(&self.expanded.axes);
-            let raced = self.one(declared, (number, &words), datastores, settings, (screen, directory));
-            let raced = raced.await?;
+            let (cell, repetition) = (declared.cell.clone(), declared.repetition);
+            let (all, words) = (self.expanded.runs.len(), cell.label(&self.expanded.axes));
+            screen.step(&format!("run {number} of {all}: {words}, repetition {repetition}"));
+            let own = directory::of_run(directory, &declared.name);
+            let settings = Settings { output_directory: Some(own), ..settings.clone() };
+            let run = child(&self.suite, declared);
+            let raced = Box::pin(run_locally(&run, datastores, &settings, screen)).await;
+            let raced = raced.map_err(|error| Error::Run(Box::new(error), declared.name.clone(), words))?;
             let failed = !passed(&raced.run);
             let results = raced.results.into_values().collect();
-            let (cell, repetition) = (declared.cell.clone(), declared.repetition);
             entries.push(Entry { cell, repetition, run: raced.run, results });
             if settings.stop.is_requested() || failed && self.suite.spec.on_failure == OnRunFailure::Stop {
                 break;
@@ -130,28 +130,8 @@ impl Planned {
         Ok(())
     }
 
-    async fn one(
-        &self,
-        declared: &ChildRun,
-        (number, words): (usize, &str),
-        datastores: &[Datastore],
-        settings: &Settings,
-        (screen, directory): (&mut Screen, &Path),
-    ) -> Result<Raced, Error> {
-        screen.step(&format!(
-            "run {number} of {}: {words}, repetition {}",
-            self.expanded.runs.len(),
-            declared.repetition
-        ));
-        let own = directory::of_run(directory, &declared.name);
-        let settings = Settings { output_directory: Some(own), ..settings.clone() };
-        let run = child(&self.suite, declared);
-        let raced = Box::pin(run_locally(&run, datastores, &settings, screen)).await;
-        raced.map_err(|error| Error::Run(Box::new(error), declared.name.clone(), words.to_owned()))
-    }
-
     fn document(&self, entries: Vec<Entry>, baseline: Option<BaselineInput>) -> Document {
-        build(Input { entries, baseline, ..suite_input(&self.suite, self.expanded.axes.clone()) })
+        build(Input { entries, baseline, ..Input::of_suite(&self.suite, self.expanded.axes.clone()) })
     }
 }
 

@@ -7,35 +7,24 @@ use kube::{
     core::cel::{CompiledSchema, ValidationErrors, Validator, compile_schema},
 };
 use serde::Serialize;
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
-/// The rules of a kind; none if its CRD has no schema.
-type Rules = LazyLock<Option<CompiledSchema>>;
+/// The rules by the name of their CRD.
+static RULES: LazyLock<BTreeMap<&str, CompiledSchema>> = LazyLock::new(|| {
+    let all = [compiled::<Datastore>(), compiled::<BenchmarkRun>(), compiled::<BenchmarkSuite>()];
+    all.into_iter().flatten().collect()
+});
 
-static DATASTORE: Rules = LazyLock::new(compiled::<Datastore>);
-static RUN: Rules = LazyLock::new(compiled::<BenchmarkRun>);
-static SUITE: Rules = LazyLock::new(compiled::<BenchmarkSuite>);
-
-fn compiled<K: CustomResourceExt>() -> Option<CompiledSchema> {
+fn compiled<K: CustomResourceExt>() -> Option<(&'static str, CompiledSchema)> {
     let schema = K::crd().spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
-    Some(compile_schema(&serde_json::to_value(schema).ok()?))
+    Some((K::crd_name(), compile_schema(&serde_json::to_value(schema).ok()?)))
 }
 
-fn rules<K: CustomResourceExt>() -> Option<&'static CompiledSchema> {
-    let name = K::crd_name();
-    let rules = if name == Datastore::crd_name() {
-        &DATASTORE
-    } else if name == BenchmarkRun::crd_name() {
-        &RUN
-    } else {
-        &SUITE
-    };
-    rules.as_ref()
-}
-
-/// What the API server would refuse of `object`.
+/// What the API server would refuse in `object`.
 pub fn check<K: CustomResourceExt + Serialize>(object: &K) -> Vec<Problem> {
-    let Some(rules) = rules::<K>() else { return vec![Problem::new("", "its CRD has no rules")] };
+    let Some(rules) = RULES.get(K::crd_name()) else {
+        return vec![Problem::new("", "its CRD has no rules")];
+    };
     let object = match serde_json::to_value(object) {
         Ok(object) => object,
         Err(error) => return vec![Problem::new("", error.to_string())],

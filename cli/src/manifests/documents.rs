@@ -54,14 +54,6 @@ impl Document {
         let kind = KINDS.contains(&self.text("/kind")) && !group.contains('.');
         kind || !near(group, [dragstrip_crds::GROUP]).is_empty()
     }
-
-    /// The objects in a list, as `kubectl get --output yaml` writes several; of another document itself.
-    fn unpacked(self) -> Vec<Self> {
-        let items = self.value.get("items").and_then(Value::as_array);
-        let Some(items) = items.filter(|_| self.text("/kind").ends_with("List")) else { return vec![self] };
-        let item = |value: &Value| Self { file: self.file.clone(), value: value.clone() }.unpacked();
-        items.iter().flat_map(item).collect()
-    }
 }
 
 /// The documents of `text`, without empty ones.
@@ -74,7 +66,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Error> {
         let mut value = serde_yaml::Value::deserialize(document).map_err(syntax)?;
         value.apply_merge().map_err(syntax)?;
         let value = serde_json::to_value(value).map_err(|error| Error::Json(error, file.to_owned()))?;
-        documents.extend(Document { file: file.to_owned(), value }.unpacked());
+        documents.push(Document { file: file.to_owned(), value });
     }
     documents.retain(|document| !document.value.is_null());
     Ok(documents)
@@ -144,12 +136,6 @@ mod tests {
         let text = "a: &a {k: theirs, l: 2}\nb: &b {k: b, m: 1}\nc:\n  <<: [*a, *b]\n  m: own\n";
         assert_eq!(values(text)[0]["c"], json!({"k": "theirs", "l": 2, "m": "own"}));
         assert!(parse("a.yaml", "a: 1\n<<: 7\n").is_err(), "7 has no fields");
-    }
-
-    #[test]
-    fn a_list_stands_for_its_items() {
-        let text = "kind: List\napiVersion: v1\nitems:\n- kind: A\n- kind: ThingList\n  items:\n  - kind: B\n---\nkind: List\nitems: []\n";
-        assert_eq!(values(text), [json!({"kind": "A"}), json!({"kind": "B"})]);
     }
 
     #[test]

@@ -8,12 +8,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that people call `text`.
+    /// The kind of runs or suites that people call `text`.
     pub fn parse(text: &str) -> Option<Self> {
         match text.to_lowercase().as_str() {
             "run" | "runs" | "benchmarkrun" | "benchmarkruns" => Some(Self::Run),
             "suite" | "suites" | "benchmarksuite" | "benchmarksuites" => Some(Self::Suite),
-            "datastore" | "datastores" | "dst" | "ds" => Some(Self::Datastore),
             _ => None,
         }
     }

@@ -1,21 +1,15 @@
-//! What the API server and the operator say of one object, on nodes that are large enough for
-//! anything. Pure.
+//! What the API server and the operator say about one object, whatever the nodes are. Pure.
 
 use super::{admission, documents::Document, kind::Kind, problem::Problem, schema};
 use dragstrip_core::{
     datastore::validate::validate as validate_datastore,
-    nodes::wants,
     run::validate::{unsuitable, validate as validate_run},
     suite::expand::{ChildRun, expand},
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
-use k8s_openapi::{
-    api::core::v1::{Node, NodeStatus},
-    apimachinery::pkg::api::resource::Quantity,
-};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec};
+use k8s_openapi::api::core::v1::Node;
 use kube::{CustomResourceExt, Resource};
 use serde::{Serialize, de::DeserializeOwned};
-use std::collections::BTreeMap;
 
 /// An object without a fault of its own, as its manifest declares it.
 #[derive(Debug, Clone)]
@@ -43,18 +37,6 @@ fn stored<K: Resource + Clone>(object: &K) -> K {
     object
 }
 
-/// A node that is larger than any server needs, with the labels that `placement` selects.
-fn large_node(placement: &Placement) -> Node {
-    let labels: BTreeMap<_, _> =
-        wants(placement).into_iter().filter_map(|want| want.labels.into_iter().next()).collect();
-    let amounts = [("cpu", "1024"), ("memory", "16Ti")];
-    let amounts = amounts.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
-    let mut node = Node::default();
-    node.metadata.labels = Some(labels);
-    node.status = Some(NodeStatus { allocatable: Some(amounts.into()), ..NodeStatus::default() });
-    node
-}
-
 /// `document` as a `K`, checked by its schema, its types and its rules.
 fn decoded<K>(document: &Document) -> Result<K, Vec<Problem>>
 where
@@ -75,8 +57,7 @@ where
 }
 
 fn datastore_problem(datastore: &Datastore) -> Option<String> {
-    let nodes = [large_node(&datastore.spec.placement)];
-    validate_datastore(&stored(datastore), &nodes).err().map(|invalid| invalid.to_string())
+    validate_datastore::<Node>(&stored(datastore), &[]).err().map(|invalid| invalid.to_string())
 }
 
 /// What is wrong with the Datastore that `run` declares.

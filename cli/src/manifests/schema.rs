@@ -65,7 +65,7 @@ fn check_fields(
 ) {
     let missing = schema.required.iter().flatten().filter(|name| !fields.contains_key(*name));
     found.extend(missing.map(|name| Problem::new(field, format!("needs {name}"))));
-    let known = schema.properties.iter().flatten();
+    let declared = schema.properties.iter().flatten();
     let open = schema.additional_properties.is_some()
         || schema.properties.is_none()
         || schema.x_kubernetes_preserve_unknown_fields == Some(true);
@@ -76,7 +76,7 @@ fn check_fields(
         } else if let Some(JSONSchemaPropsOrBool::Schema(below)) = &schema.additional_properties {
             check_value(below, value, &at, found);
         } else if !open {
-            let near = did_you_mean(name, known.clone().map(|(name, _)| name.as_str()));
+            let near = did_you_mean(name, declared.clone().map(|(name, _)| name.as_str()));
             found.push(Problem::new(at, format!("there is no such field{near}")));
         }
     }

@@ -10,7 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Manifests: files, directories, or - for standard input.
+    /// Check the manifests in these files or directories, or on standard input (-).
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]

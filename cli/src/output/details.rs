@@ -1,5 +1,5 @@
 //! What a report's tables do not hold: hits and misses, what limited each phase, what preceded
-//! the load, searches, batches, the last lines of a failed tool. Pure.
+//! the load, searches, the last lines of a failed tool. Pure.
 
 mod lines;
 mod search;

@@ -45,7 +45,8 @@ mod tests {
             || kube::Error::Api(Status::failure("pods is forbidden", "Forbidden").with_code(403).boxed());
         let listed = client::Error::Read(Box::new(answer()), "run a".into());
         assert_eq!(chain(&listed), "failed to read run a: pods is forbidden");
-        assert_eq!(chain(&crate::Error::Cluster(listed)), "failed to read run a: pods is forbidden");
+        let wrapped = crate::cluster::cancel::Error::Cluster(listed);
+        assert_eq!(chain(&wrapped), "failed to read run a: pods is forbidden");
         assert_eq!(chain(&answer()), "pods is forbidden");
     }
 

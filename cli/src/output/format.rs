@@ -17,8 +17,6 @@ pub enum Format {
     Markdown,
     /// One line per figure.
     Csv,
-    /// One line per measurement, including Invalid ones.
-    CsvSamples,
     /// Everything, for programs and for later comparisons.
     Json,
     /// Verdicts and thresholds as test cases.
@@ -27,11 +25,11 @@ pub enum Format {
     Html,
 }
 
-/// Where a report goes, and in which format.
+/// The destination and the format of a report.
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "report_output")]
 pub struct Options {
-    /// Report format.
+    /// Print the report in this format.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Write the report to this file instead of standard output.
@@ -52,7 +50,6 @@ pub fn render(document: &Document, format: Format) -> String {
         Format::Text => text::render(document),
         Format::Markdown => markdown::render(document),
         Format::Csv => csv::render(document),
-        Format::CsvSamples => csv::samples(document),
         Format::Json => json::render(document) + "\n",
         Format::Junit => junit::render(document),
         Format::Html => html::render(document),

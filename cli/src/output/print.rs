@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,7 +27,7 @@ pub enum Form {
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "output")]
 pub struct Options {
-    /// Output format.
+    /// Print the result in this format.
     #[arg(short = 'o', long = "output", value_name = "OUTPUT", value_enum, default_value_t)]
     pub form: Form,
 }
@@ -49,16 +49,6 @@ impl Done {
         let place = namespace.as_ref().map(|namespace| format!(" in namespace {namespace}"));
         format!("{name} {state}{}", place.unwrap_or_default())
     }
-}
-
-/// Whether standard output is a terminal that can move its cursor.
-pub fn terminal() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
-/// Whether to use colours: on a terminal, unless NO_COLOR is set.
-pub fn coloured() -> bool {
-    terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 pub fn print(text: &str) -> Result<(), Error> {

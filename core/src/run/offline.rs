@@ -14,14 +14,13 @@ use super::{
         target::{Connection, DatastoreKey, ReadyTarget, TargetState},
     },
     plan, search, status, summary,
-    validate::{Attempt, Invalid, ValidatedRun, host_and_port, protocol, tool, unsuitable, validate},
+    validate::{Attempt, Invalid, ValidatedRun, host_and_port, protocol, unsuitable, validate},
 };
 use crate::datastore::verify::disagreements;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, DatastoreSpec,
     conditions::types::{COMPLETE, PASSED},
-    run::{CheckName, PhaseSpec, Verdict},
-    units::Period,
+    run::{CheckName, Verdict},
 };
 use dragstrip_results::{
     observed::Observation,
@@ -100,18 +99,6 @@ impl OfflineRun {
     /// How many good results there are.
     pub fn measured(&self) -> usize {
         plan::done(&self.run, &self.snapshot.stored)
-    }
-
-    /// How long all measurements take at least, in seconds, without what is written before them;
-    /// `None` if the load of one is not bounded by time.
-    pub fn planned_seconds(&self) -> Option<f64> {
-        let phase = |phase: &PhaseSpec| {
-            let tool = tool(phase).filter(|_| phase.search.is_none())?;
-            let warmup = phase.warmup.as_ref().map_or(0.0, Period::seconds) * f64::from(tool.stages());
-            Some(warmup + tool.planned_seconds()?)
-        };
-        let once: f64 = self.run.spec.phases.iter().map(phase).sum::<Option<f64>>()?;
-        Some(once * f64::from(self.run.spec.repetitions))
     }
 
     /// Records where the target is, and compares what its server reports with what was declared.

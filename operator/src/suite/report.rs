@@ -10,7 +10,7 @@ use dragstrip_crds::{
 };
 use dragstrip_report::{
     BaselineInput, Entries, Entry, Input, build_of as document_of,
-    document::{Cell, Document, VariantHead},
+    document::{Cell, Document},
     html, markdown, published,
 };
 use dragstrip_results::error_chain::chain;
@@ -114,26 +114,11 @@ fn entries<'a>(plan: &'a Plan, cache: &'a SuiteCache) -> Compressed<'a> {
     Compressed(plan.order.iter().filter_map(entry).collect())
 }
 
-fn input(suite: &BenchmarkSuite, plan: &Plan) -> Input {
-    let variants = suite.spec.variants.iter();
-    Input {
-        title: suite.name_any(),
-        variants: variants
-            .map(|one| VariantHead { name: one.name.clone(), note: one.note.clone() })
-            .collect(),
-        axes: plan.axes.clone(),
-        entries: Vec::new(),
-        baseline: None,
-        thresholds: suite.spec.thresholds.clone(),
-        compare_anyway: suite.spec.compare_anyway,
-    }
-}
-
 /// The document of the runs that have ended so far, from their statuses alone; its only baseline is
 /// a variant of the suite. Pure.
 pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Document {
     let variant = suite.spec.baseline.as_ref().and_then(|baseline| baseline.variant.clone());
-    let mut input = input(suite, plan);
+    let mut input = Input::of_suite(suite, plan.axes.clone());
     (input.baseline, input.thresholds) = (variant.map(BaselineInput::Variant), Vec::new());
     document_of(input, &entries(plan, cache))
 }
@@ -265,7 +250,7 @@ async fn document(
     mut entries: Compressed<'_>,
 ) -> Result<Document, Error> {
     let mut notes = results(ctx, suite, &mut entries.0).await?;
-    let mut input = input(suite, plan);
+    let mut input = Input::of_suite(suite, plan.axes.clone());
     if let Some(declared) = &suite.spec.baseline {
         match baseline(ctx, suite, plan, declared).await {
             Ok(found) => input.baseline = Some(found),

@@ -2,16 +2,16 @@
 
 use super::facts::facts;
 use crate::{
-    document::{Curve, PhaseLimit, PhaseReason, RunRecord, Search, SearchFigure, Timeline},
+    document::{Curve, PhaseLimit, PhaseReason, RunRecord, Search, Timeline},
     input::Entry,
+    select::grouped,
 };
-use dragstrip_crds::{BenchmarkRunStatus, run::SearchStatus};
+use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
-    histogram::Latencies,
-    result::{PodResult, RepetitionResult},
+    histogram::{EncodedHistogram, Latencies},
+    result::{PodResult, RepetitionResult, TOTAL},
 };
 use kube::ResourceExt;
-use std::collections::{BTreeMap, btree_map};
 
 /// The percentiles of a curve: closer together towards the tail.
 const PERCENTILES: [f64; 21] = [
@@ -40,7 +40,7 @@ pub fn record(entry: &Entry) -> RunRecord {
         searches: status
             .phases
             .iter()
-            .filter_map(|phase| Some(search(&phase.name, phase.search.as_ref()?)))
+            .filter_map(|phase| Some(Search { phase: phase.name.clone(), found: phase.search.clone()? }))
             .collect(),
     }
 }
@@ -56,33 +56,40 @@ fn limits(status: &BenchmarkRunStatus) -> Vec<PhaseLimit> {
 }
 
 /// The curves of each phase and operation over all repetitions, except those with damaged
-/// histograms.
+/// histograms, and totals that repeat the only operation.
 fn curves<'a>(results: impl Iterator<Item = &'a RepetitionResult>) -> Vec<Curve> {
-    let mut merged: BTreeMap<(String, String), Option<Latencies>> = BTreeMap::new();
-    for result in results.filter(|result| result.failure.is_none()) {
-        for row in &result.operations {
-            let Some(histogram) = &row.histogram else { continue };
-            let decoded = Latencies::decode(histogram).and_then(|latencies| latencies.widened()).ok();
-            match merged.entry((result.phase.clone(), row.operation.clone())) {
-                btree_map::Entry::Vacant(place) => {
-                    place.insert(decoded);
-                }
-                btree_map::Entry::Occupied(mut place) => {
-                    let sum = place.get_mut();
-                    if sum.as_mut().zip(decoded).is_none_or(|(sum, one)| sum.add(&one).is_err()) {
-                        *sum = None;
-                    }
-                }
-            }
-        }
-    }
-    let merged = merged.into_iter().filter_map(|(place, latencies)| Some((place, latencies?)));
-    let curve = |((phase, operation), latencies): ((String, String), Latencies)| Curve {
-        phase,
-        operation,
-        points: points(&latencies),
+    let rows = results.filter(|result| result.failure.is_none()).flat_map(|result| {
+        result
+            .operations
+            .iter()
+            .filter_map(|row| Some((&result.phase, &row.operation, row.histogram.as_ref()?)))
+    });
+    let groups = grouped(rows, |(phase, operation, _)| (*phase, *operation));
+    let operations: Vec<_> = groups.iter().map(|(place, _)| *place).collect();
+    let repeats = |phase: &String, operation: &String| {
+        let others = operations.iter().filter(|(other, name)| *other == phase && *name != TOTAL);
+        operation == TOTAL && others.count() == 1
     };
-    merged.filter(|(_, latencies)| latencies.count() > 0).map(curve).collect()
+    let curve = |((phase, operation), rows): ((&String, &String), Vec<_>)| {
+        let latencies = merged(rows.into_iter().map(|(_, _, histogram)| histogram))?;
+        let measured = latencies.count() > 0 && !repeats(phase, operation);
+        measured.then(|| Curve {
+            phase: phase.clone(),
+            operation: operation.clone(),
+            points: points(&latencies),
+        })
+    };
+    groups.into_iter().filter_map(curve).collect()
+}
+
+/// The sum of `histograms`; `None` if one is damaged.
+fn merged<'a>(histograms: impl Iterator<Item = &'a EncodedHistogram>) -> Option<Latencies> {
+    let mut all = histograms.map(|histogram| Latencies::decode(histogram).ok()?.widened().ok());
+    let mut sum = all.next()??;
+    for one in all {
+        sum.add(&one?).ok()?;
+    }
+    Some(sum)
 }
 
 fn points(latencies: &Latencies) -> Vec<(f64, f64)> {
@@ -118,30 +125,4 @@ fn per_second(pod: &PodResult) -> Vec<u64> {
     let seconds = pod.operations.iter().map(|row| row.per_second.len()).max().unwrap_or_default();
     let all = |second: usize| pod.operations.iter().filter_map(|row| row.per_second.get(second)).sum();
     (0..seconds).map(all).collect()
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (count, sum) = values.fold((0_u32, 0.0), |(count, sum), value| (count + 1, sum + value));
-    (count > 0).then(|| sum / f64::from(count))
-}
-
-/// The points of a search, each the mean over repetitions.
-fn search(phase: &str, search: &SearchStatus) -> Search {
-    let mut by_value: BTreeMap<u64, Vec<_>> = BTreeMap::new();
-    for point in &search.points {
-        by_value.entry(point.value).or_default().push(point);
-    }
-    let points = by_value.into_iter().filter_map(|(value, points)| {
-        Some(SearchFigure {
-            value: value as f64,
-            operations_per_second: mean(points.iter().map(|point| point.operations_per_second))?,
-            p99_milliseconds: mean(points.iter().filter_map(|point| point.latency_milliseconds.p99)),
-        })
-    });
-    Search {
-        phase: phase.to_owned(),
-        raised: format!("{:?}", search.raise),
-        points: points.collect(),
-        knee: search.knee.as_ref().map(|knee| knee.value as f64),
-    }
 }

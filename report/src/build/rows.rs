@@ -4,6 +4,7 @@ use super::samples::{Measurement, of_repetitions, of_run};
 use crate::{
     document::{Cell, Row, Sample},
     input::Entry,
+    select::RowIndex,
 };
 use dragstrip_crds::thresholds::MetricName;
 use dragstrip_results::{result::TOTAL, statistics};
@@ -41,20 +42,20 @@ impl Rows {
                 TOTAL => usize::MAX,
                 _ => rank(&mut self.operations, &one.operation),
             };
-            let standard =
-                MetricName::ALL.iter().position(|name| name.to_string() == one.figure.named.metric);
-            let metric = standard.unwrap_or_else(|| {
-                MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.figure.named.metric)
-            });
+            let standard = MetricName::ALL.iter().position(|name| name.to_string() == one.figure.metric);
+            let metric = standard
+                .unwrap_or_else(|| MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.figure.metric));
             let place = [cell, rank(&mut self.phases, &one.phase), operation, metric];
             add(self.by_place.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
         }
     }
 
+    /// All rows, except totals that repeat the only operation.
     pub fn finish(self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.by_place.into_values().collect();
         rows.iter_mut().for_each(summarise);
-        rows
+        let index = RowIndex::of(&rows);
+        rows.iter().filter(|row| !index.repeats(row)).cloned().collect()
     }
 }
 
@@ -63,9 +64,9 @@ fn empty(cell: &Cell, one: &Measurement) -> Row {
         cell: cell.clone(),
         phase: one.phase.clone(),
         operation: one.operation.clone(),
-        metric: one.figure.named.metric.clone(),
-        unit: one.figure.named.unit.clone(),
-        more_is_better: one.figure.named.more_is_better,
+        metric: one.figure.metric.clone(),
+        unit: one.figure.unit.clone(),
+        more_is_better: one.figure.more_is_better,
         ..Row::default()
     }
 }

@@ -1,4 +1,4 @@
-//! The measurements of one run: the run as a whole, or each of its repetitions. Pure.
+//! The measurements of one run: the complete run, or each of its repetitions. Pure.
 
 use crate::input::Entry;
 use dragstrip_crds::{
@@ -14,17 +14,12 @@ use dragstrip_results::{
 };
 use kube::ResourceExt;
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Named {
-    pub metric: String,
-    pub unit: String,
-    pub more_is_better: Option<bool>,
-}
-
 /// One figure, and the spread within what it was measured in.
 #[derive(Debug, Clone)]
 pub struct Figure {
-    pub named: Named,
+    pub metric: String,
+    pub unit: String,
+    pub more_is_better: Option<bool>,
     pub value: f64,
     pub within: Option<Spread>,
 }
@@ -46,8 +41,8 @@ fn figure(metric: MetricName, value: Option<f64>) -> Option<Figure> {
 }
 
 fn other(metric: &str, unit: &str, more_is_better: Option<bool>, value: Option<f64>) -> Option<Figure> {
-    let named = Named { metric: metric.to_owned(), unit: unit.to_owned(), more_is_better };
-    value.map(|value| Figure { named, value, within: None })
+    let (metric, unit) = (metric.to_owned(), unit.to_owned());
+    value.map(|value| Figure { metric, unit, more_is_better, value, within: None })
 }
 
 fn mebibytes(metric: &str, bytes: Option<u64>) -> Option<Figure> {
@@ -236,8 +231,8 @@ impl<'a> Collector<'a> {
 
     fn has(&self, one: &Measurement) -> bool {
         self.measurements.iter().any(|other| {
-            (&other.phase, &other.operation, &other.figure.named)
-                == (&one.phase, &one.operation, &one.figure.named)
+            (&other.phase, &other.operation, &other.figure.metric)
+                == (&one.phase, &one.operation, &one.figure.metric)
         })
     }
 }
@@ -253,7 +248,7 @@ pub fn of_run(entry: &Entry) -> Vec<Measurement> {
     all.measurements
 }
 
-/// Each repetition as a measurement; a figure that only the whole run has is a single one.
+/// Each repetition as a measurement; a figure that only the complete run has is a single one.
 pub fn of_repetitions(entry: &Entry) -> Vec<Measurement> {
     let mut all = Collector::new(entry);
     let mut results: Vec<&RepetitionResult> =

@@ -55,14 +55,9 @@ pub fn check(
 }
 
 fn refusal(differences: &[Difference]) -> Option<String> {
-    let mut undeclared = differences.iter().filter(|difference| !difference.varied);
-    let first = undeclared.next()?;
-    let more = match undeclared.count() {
-        0 => String::new(),
-        more => format!(" (and {more} more)"),
-    };
+    let first = differences.iter().find(|difference| !difference.varied)?;
     Some(format!(
-        "measured under different conditions: {} is {} instead of {}{more}; set compareAnyway to compare all the same",
+        "measured under different conditions: {} is {} instead of {}; set compareAnyway to compare all the same",
         first.fact, first.here, first.baseline
     ))
 }

@@ -42,13 +42,17 @@ impl Side {
     }
 
     pub fn half_width(self) -> f64 {
-        let student = StudentsT::new(0.0, 1.0, self.degrees);
-        student.map_or(0.0, |student| student.inverse_cdf(1.0 - LEVEL / 2.0) * self.error2.sqrt())
+        half_width(self.error2, self.degrees)
     }
 
     fn times(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, error2: self.error2 * factor * factor, ..self }
     }
+}
+
+fn half_width(error2: f64, degrees: f64) -> f64 {
+    let student = StudentsT::new(0.0, 1.0, degrees);
+    student.map_or(0.0, |student| student.inverse_cdf(1.0 - LEVEL / 2.0) * error2.sqrt())
 }
 
 /// Welch and Satterthwaite's degrees of freedom of a difference.
@@ -68,15 +72,8 @@ pub fn chance(x: Side, y: Side) -> f64 {
     student.map_or(1.0, |student| 2.0 * student.sf(distance / error2.sqrt()))
 }
 
-pub fn differ(x: Side, y: Side) -> bool {
-    chance(x, y) < LEVEL
-}
-
 pub fn difference(x: Side, y: Side) -> Estimate {
-    let (mid, error) = (x.mean - y.mean, (x.error2 + y.error2).sqrt());
-    let quantile =
-        StudentsT::new(0.0, 1.0, degrees(x, y)).map(|student| student.inverse_cdf(1.0 - LEVEL / 2.0));
-    let half = quantile.map_or(0.0, |quantile| quantile * error);
+    let (mid, half) = (x.mean - y.mean, half_width(x.error2 + y.error2, degrees(x, y)));
     Estimate { low: mid - half, mid, high: mid + half }
 }
 
@@ -144,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_ratio_has_fiellers_interval() {
-        // Of equal relative errors the degrees hardly move with the ratio, and Fieller's closed
+        // With equal relative errors the degrees hardly move with the ratio, and Fieller's closed
         // form is (m +- sqrt(m^2 - (1 - g)(m^2 - t^2 vx / y^2))) / (1 - g), g = t^2 vy / y^2.
         let (x, y) = (side(&[99.0, 100.0, 101.0]), side(&[49.5, 50.0, 50.5]));
         let t2 = 2.776_445_f64.powi(2);

@@ -33,15 +33,34 @@ fn sides(here: &Row, there: &Row) -> Option<(interval::Side, interval::Side)> {
     side(here).zip(side(there))
 }
 
-pub fn differ(one: &Row, other: &Row) -> bool {
-    sides(one, other).is_some_and(|(x, y)| interval::differ(x, y))
+/// The comparison of `row` with a figure of the baseline and its number of measurements.
+fn comparison(
+    row: &Row,
+    (baseline, baseline_samples): (f64, u32),
+    (ratio, difference): (Estimate, Estimate),
+    interval_known: bool,
+    noise: &verdict::Noise,
+) -> Comparison {
+    let margin = noise.margin(&row.metric);
+    let (verdict, reason) = verdict::judge(&ratio, interval_known, margin, row.more_is_better);
+    Comparison {
+        baseline,
+        baseline_samples,
+        ratio,
+        difference,
+        interval_known,
+        margin,
+        chance: None,
+        holds_among_all: None,
+        verdict,
+        reason,
+    }
 }
 
 /// Compare `row` with a measured one; fails with the reason if that is impossible.
 pub fn with_measured(row: &Row, there: &Row, noise: &verdict::Noise) -> Result<Comparison, String> {
     let baseline = spread(there, "the baseline")?;
     let here = spread(row, "this combination")?;
-    let margin = noise.margin(&row.metric);
     if is_zero(baseline.mean) && !is_zero(here.mean) {
         return Err(format!("the baseline's figure is 0, so there is no ratio (here {})", here.mean));
     }
@@ -51,20 +70,11 @@ pub fn with_measured(row: &Row, there: &Row, noise: &verdict::Noise) -> Result<C
         Some((x, y)) => interval::ratio(x, y),
         None => around(here.mean / baseline.mean, 0.0),
     };
-    let (verdict, reason) = verdict::judge(&ratio, sides.is_some(), margin, row.more_is_better);
-    Ok(Comparison {
-        baseline: baseline.mean,
-        baseline_samples: baseline.repetitions,
-        ratio,
-        difference: sides
-            .map_or_else(|| around(here.mean - baseline.mean, 0.0), |(x, y)| interval::difference(x, y)),
-        interval_known: sides.is_some(),
-        verdict,
-        reason,
-        margin,
-        chance: sides.map(|(x, y)| interval::chance(x, y)),
-        holds_among_all: None,
-    })
+    let difference =
+        sides.map_or_else(|| around(here.mean - baseline.mean, 0.0), |(x, y)| interval::difference(x, y));
+    let figure = (baseline.mean, baseline.repetitions);
+    let compared = comparison(row, figure, (ratio, difference), sides.is_some(), noise);
+    Ok(Comparison { chance: sides.map(|(x, y)| interval::chance(x, y)), ..compared })
 }
 
 pub fn with_published(
@@ -73,7 +83,7 @@ pub fn with_published(
     noise: &verdict::Noise,
 ) -> Result<Comparison, String> {
     let here = spread(row, "this combination")?;
-    let (published, margin) = (figure.value, noise.margin(&row.metric));
+    let published = figure.value;
     if is_zero(published) {
         return Err("the published figure is 0, so there is no ratio".to_owned());
     }
@@ -83,28 +93,18 @@ pub fn with_published(
     let values = row.counted().map(|sample| sample.value).chain([published]);
     let half = interval::Side::of(here, interval::step(values)).map(interval::Side::half_width);
     let width = half.unwrap_or_default();
-    let ratio = around(here.mean / published, width / published);
-    let (mut verdict, mut reason) = verdict::judge(&ratio, half.is_some(), margin, row.more_is_better);
+    let estimates = (around(here.mean / published, width / published), around(here.mean - published, width));
+    let mut compared = comparison(row, (published, 0), estimates, half.is_some(), noise);
     // One more measurement here lies within mean +- half x sqrt(n + 1), 95 % of the time.
     let one_more = width * f64::from(here.repetitions + 1).sqrt();
-    let differs = matches!(verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse);
+    let differs = matches!(compared.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse);
     if differs && (here.mean - published).abs() <= one_more {
-        verdict = ComparisonVerdict::Unclear;
-        reason += "; but one more measurement here could give the published figure, whose spread is unknown";
+        compared.verdict = ComparisonVerdict::Unclear;
+        compared.reason +=
+            "; but one more measurement here could give the published figure, whose spread is unknown";
     }
-    reason.extend(figure.note.iter().map(|note| format!("; note in the table: {note}")));
-    Ok(Comparison {
-        baseline: published,
-        baseline_samples: 0,
-        ratio,
-        difference: around(here.mean - published, width),
-        interval_known: half.is_some(),
-        verdict,
-        reason,
-        margin,
-        chance: None,
-        holds_among_all: None,
-    })
+    compared.reason.extend(figure.note.iter().map(|note| format!("; note in the table: {note}")));
+    Ok(compared)
 }
 
 #[cfg(test)]

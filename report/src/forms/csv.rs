@@ -1,49 +1,24 @@
-//! The report as CSV: every figure, or every measurement. Pure.
+//! The report as CSV: a line for each figure. Pure.
 
 use crate::document::{Comparison, Document, Row};
 use dragstrip_crds::measured::Estimate;
 
-/// The columns of every figure, after the variant and the axes.
-const FIGURES: &str = "phase operation metric unit n mean stdev cv ci95 verdict baseline baseline_n ratio ratio_low ratio_high difference difference_low difference_high comparison reason";
-
-/// Those of every measurement.
-const SAMPLES: &str = "phase operation metric unit run repetition value verdict outlier";
+/// The columns after the variant and the axes.
+const COLUMNS: &str = "phase operation metric unit n mean stdev cv ci95 verdict baseline baseline_n ratio ratio_low ratio_high difference difference_low difference_high comparison reason";
 
 /// Whether some report or published table has a column of this name, whatever its axes.
 pub fn is_column(name: &str) -> bool {
-    let columns = FIGURES.split(' ').chain(SAMPLES.split(' '));
-    columns.chain(["variant", "note"]).any(|column| column == name)
+    COLUMNS.split(' ').chain(["variant", "value", "note"]).any(|column| column == name)
 }
 
 /// A line for each figure: its statistics and its comparison. Numbers have all their digits and a
 /// decimal point; missing values are empty.
 pub fn render(document: &Document) -> String {
-    table(document, FIGURES, document.rows.iter().map(|row| [names(row), figures(row)].concat()))
-}
-
-/// A line for each measurement, Invalid ones included.
-pub fn samples(document: &Document) -> String {
-    let lines = document.rows.iter().flat_map(|row| {
-        row.samples.iter().map(move |sample| {
-            let own = [
-                sample.run.clone(),
-                sample.repetition.to_string(),
-                sample.value.to_string(),
-                text(sample.verdict),
-                sample.outlier.to_string(),
-            ];
-            [names(row), own.to_vec()].concat()
-        })
-    });
-    table(document, SAMPLES, lines)
-}
-
-fn table(document: &Document, columns: &str, lines: impl Iterator<Item = Vec<String>>) -> String {
     let axes = document.axes.iter().map(|axis| axis.name.clone());
-    let columns = columns.split(' ').map(str::to_owned);
+    let columns = COLUMNS.split(' ').map(str::to_owned);
     let head = std::iter::once("variant".to_owned()).chain(axes).chain(columns).collect();
-    let lines = std::iter::once(head).chain(lines).map(|line| record(&line) + "\n");
-    lines.collect()
+    let lines = document.rows.iter().map(|row| [names(row), figures(row)].concat());
+    std::iter::once(head).chain(lines).map(|line| record(&line) + "\n").collect()
 }
 
 /// The fields in RFC 4180's form.
@@ -94,20 +69,13 @@ fn figures(row: &Row) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::tests::{invalid_run, suite};
+    use crate::build::tests::suite;
 
     #[test]
     fn each_figure_is_a_line() {
         let text = render(&suite());
         let lines: Vec<&str> = text.lines().filter(|line| !line.contains("BytesPerSecond")).collect();
         insta::assert_snapshot!(lines.join("\n"));
-    }
-
-    #[test]
-    fn each_measurement_is_a_line_and_invalid_ones_say_so() {
-        let text = samples(&invalid_run());
-        let rates: Vec<&str> = text.lines().filter(|line| line.contains("GET,OperationsPerSecond")).collect();
-        insta::assert_snapshot!(rates.join("\n"));
     }
 
     #[test]

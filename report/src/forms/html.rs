@@ -7,10 +7,7 @@
 mod charts;
 mod compared;
 mod figures;
-mod finding;
 mod header;
-mod heat;
-mod provenance;
 mod runs;
 mod table;
 mod verdicts;
@@ -31,14 +28,14 @@ pub fn render(document: &Document) -> String {
         ("results", "Results", figures::results(document)),
         ("memory", "Memory", figures::memory(document)),
         ("thresholds", "Thresholds", compared::thresholds(document)),
-        ("matrices", "Matrices", heat::maps(document)),
+        ("matrices", "Matrices", figures::matrices(document)),
         ("bars", "Side by side", charts::bars::draw(document, &layout)),
         ("latency", "Latency by percentile", charts::curves::draw(document, &layout)),
         ("saturation", "Saturation", charts::saturation::draw(document, &layout)),
         ("seconds", "Second by second", charts::timelines::draw(document, &layout)),
         ("comparison", "Method", compared::method(document)),
         ("runs", "Runs", runs::table(document)),
-        ("conditions", "Conditions", provenance::record(document)),
+        ("conditions", "Conditions", figures::conditions_of_runs(document)),
         ("figures", "Every figure", figures::every(document)),
     ];
     let sections: Vec<(&str, &str, Markup)> =
@@ -93,15 +90,17 @@ mod tests {
     };
     use dragstrip_crds::suite::ComparisonVerdict;
 
-    /// A suite of nine combinations of axes, all of which stand like this to the baseline.
+    /// A suite of two axes, all of whose figures have this verdict.
     fn compared(verdict: ComparisonVerdict) -> Document {
         let mut document = suite();
         let values = ["1", "10", "100"].map(str::to_owned).to_vec();
         document.axes = ["pipeline", "threads"]
             .map(|name| AxisHead { name: name.to_owned(), values: values.clone() })
             .to_vec();
-        for row in &mut document.rows {
-            row.cell.values.push("1".to_owned());
+        document.rows.extend(document.rows.clone());
+        let half = document.rows.len() / 2;
+        for (place, row) in document.rows.iter_mut().enumerate() {
+            row.cell.values.push(if place < half { "1" } else { "10" }.to_owned());
             if let Some(comparison) = &mut row.comparison {
                 (comparison.verdict, comparison.ratio.mid) = (verdict, 1.2345);
                 comparison.reason = "as it is".to_owned();
@@ -150,9 +149,9 @@ mod tests {
     #[test]
     fn comparisons_in_matrices_and_on_bars_have_a_sign() {
         let page = super::render(&compared(ComparisonVerdict::Worse));
-        for heading in ["Matrices", "Side by side"] {
+        for (heading, sign) in [("Matrices", "▼"), ("Side by side", "▼ 1.23×")] {
             assert!(
-                section(&page, heading).contains("▼ 1.23×"),
+                section(&page, heading).contains(sign),
                 "{heading} has no sign: {}",
                 section(&page, heading)
             );

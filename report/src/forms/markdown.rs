@@ -6,9 +6,8 @@ mod parts;
 
 use super::words::{baseline_name, difference, summary, troubles};
 use crate::{
-    document::{Document, RunRecord},
-    select::distinct,
-    tables::{Facts, Grid, Style, all_figures, listings, pivot_grids},
+    document::Document,
+    tables::{Grid, Style, all_figures, conditions, listings, pivot_grids},
 };
 use dragstrip_crds::thresholds::MetricName;
 use escape::escaped;
@@ -39,24 +38,29 @@ pub fn render(document: &Document) -> String {
         format!(" Compared with {name}. ▲ better, ▼ worse, = the same, ? unclear, ≠ not comparable.")
     });
     let summary = format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default());
-    let mut parts = vec![Part::short(format!("# {}\n", escaped(&document.title))), Part::short(summary)];
+    let head = format!("# {}\n\n{summary}", escaped(&document.title));
+    let mut parts = vec![Part::new("", head)];
     parts.extend(thresholds(document, false).map(|part| part.below("**Thresholds not met**")));
     parts.extend(thresholds(document, true).map(|part| part.folded("Thresholds met")));
     parts.extend(listings(document, &STYLE).iter().map(listing));
     parts.extend(matrices(document));
     parts.extend(notes(document));
-    parts.extend(every_figure(document));
-    parts.extend(provenance(document));
+    for (name, grid) in [
+        ("Every figure with its measurements", all_figures(document)),
+        ("Conditions of the runs", conditions(document)),
+    ] {
+        parts.extend((!grid.lines.is_empty()).then(|| Part::table(name, &grid).folded(name)));
+    }
     join(parts, LONGEST)
 }
 
 fn thresholds(document: &Document, met: bool) -> Option<Part> {
     let messages = document.thresholds.iter().filter(|row| row.met == met).map(|row| row.message.clone());
-    Part::list(messages, if met { "thresholds met" } else { "thresholds not met" })
+    Part::list(if met { "Thresholds met" } else { "Thresholds not met" }, messages)
 }
 
 fn listing(grid: &Grid) -> Part {
-    let table = Part::table(grid, &format!("lines of {}", grid.title));
+    let table = Part::table(&format!("Table of {}", grid.title), grid);
     let lines = grid.lines.len();
     let table = if lines > LONG_TABLE { table.folded(&format!("{lines} lines")) } else { table };
     table.below(&format!("## {}", escaped(&grid.title)))
@@ -65,12 +69,13 @@ fn listing(grid: &Grid) -> Part {
 fn matrices(document: &Document) -> Vec<Part> {
     let grids = pivot_grids(document);
     let part = |grid: &Grid| {
-        let table = Part::table(grid, &format!("lines of {}", grid.title));
+        let table = Part::table(&format!("Table of {}", grid.title), grid);
         if grid.title.is_empty() { table } else { table.below(&format!("**{}**", escaped(&grid.title))) }
     };
     let (shown, rest) = grids.split_at(grids.len().min(MATRICES_SHOWN));
-    let more = Part::lines(rest.iter().map(|grid| part(grid).text() + "\n").collect(), "tables");
-    let more = (!rest.is_empty()).then(|| more.folded(&format!("{} more tables", rest.len())));
+    let name = format!("{} more tables", rest.len());
+    let more = Part::new(&name, rest.iter().map(|grid| part(grid).text().to_owned() + "\n").collect());
+    let more = (!rest.is_empty()).then(|| more.folded(&name));
     shown.iter().map(part).chain(more).collect()
 }
 
@@ -78,34 +83,15 @@ fn notes(document: &Document) -> impl Iterator<Item = Part> {
     let baseline = document.baseline.as_ref();
     let differences = baseline.into_iter().flat_map(|baseline| baseline.differences.iter().map(difference));
     let method = baseline.map(|baseline| baseline.method.clone());
-    let all = [
-        ("**Runs that are not Valid**", Part::list(troubles(document), "runs that are not Valid")),
-        ("**Differences from the baseline**", Part::list(differences, "differences from the baseline")),
-        ("**Notes**", Part::list(document.all_notes().cloned().chain(method), "notes")),
-    ];
-    all.into_iter().filter_map(|(title, part)| Some(part?.below(title)))
-}
-
-fn every_figure(document: &Document) -> Option<Part> {
-    let all = all_figures(document);
-    let table = Part::table(&all, "figures with their measurements").indivisible();
-    (!all.lines.is_empty()).then(|| table.folded("Every figure with its measurements"))
-}
-
-/// First the facts that all runs share, then those of variants and of single runs.
-fn provenance(document: &Document) -> Option<Part> {
-    let runs: Vec<&RunRecord> = document.runs.iter().filter(|run| !run.provenance.is_empty()).collect();
-    let facts = Facts::of(&runs);
-    let own = |names: &[&str], run: &RunRecord| {
-        let facts = names.iter().filter_map(|name| Some(format!("{name}: {}", run.provenance.get(*name)?)));
-        facts.collect::<Vec<_>>().join("; ")
+    let list = |name: &str, texts: &mut dyn Iterator<Item = String>| {
+        Some(Part::list(name, texts)?.below(&format!("**{name}**")))
     };
-    let variants = runs.iter().map(|run| (&run.cell.variant, own(&facts.by_variant, run)));
-    let single = runs.iter().map(|run| (&run.name, own(&facts.by_run, run)));
-    let own = distinct(variants.chain(single).filter(|(_, facts)| !facts.is_empty()));
-    let common = facts.common.iter().map(|(name, value)| format!("{name}: {value}"));
-    let all = common.chain(own.into_iter().map(|(whose, facts)| format!("{whose}: {facts}")));
-    Some(Part::list(all, "facts about the runs")?.folded("Conditions of the runs"))
+    let all = [
+        list("Runs that are not Valid", &mut troubles(document).into_iter()),
+        list("Differences from the baseline", &mut { differences }),
+        list("Notes", &mut document.all_notes().cloned().chain(method)),
+    ];
+    all.into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -144,11 +130,11 @@ mod tests {
         let text = render(&large);
         assert!(text.len() < 65_536, "{} bytes", text.len());
         for phase in ["write", "read", "mixed"] {
-            let note = format!("more lines of {phase} do not fit");
-            assert!(text.contains(&note), "{note:?} is not in: {text}");
+            let shown = text.contains(&format!("## {phase}\n"));
+            let omitted = text.contains(&format!("Table of {phase}: too long for a comment"));
+            assert!(shown != omitted, "{phase} is missing or there twice: {text}");
         }
-        assert!(text.contains("figures with their measurements do not fit"), "{text}");
-        assert!(!text.contains("Every figure with its measurements"), "a part of every figure");
+        assert!(text.contains("Every figure with its measurements: too long for a comment"), "{text}");
         assert!(render(&suite()).contains("Every figure with its measurements"), "a small one has all");
     }
 

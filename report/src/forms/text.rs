@@ -8,23 +8,15 @@ use crate::{
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::thresholds::MetricName;
 
-/// The width of a terminal, which tables stay within if possible.
-const WIDTH: usize = 120;
-
-/// From the most to the fewest columns.
-const STYLES: [Style; 3] = [
-    Style {
-        beside: &[
-            MetricName::P50Milliseconds,
-            MetricName::P99Milliseconds,
-            MetricName::SecondsPerBatch,
-            MetricName::ServerUsedBytes,
-        ],
-        notes: false,
-    },
-    Style { beside: &[MetricName::P50Milliseconds, MetricName::P99Milliseconds], notes: false },
-    Style { beside: &[MetricName::P99Milliseconds], notes: false },
-];
+const STYLE: Style = Style {
+    beside: &[
+        MetricName::P50Milliseconds,
+        MetricName::P99Milliseconds,
+        MetricName::SecondsPerBatch,
+        MetricName::ServerUsedBytes,
+    ],
+    notes: false,
+};
 
 /// The document for a terminal.
 pub fn render(document: &Document) -> String {
@@ -32,8 +24,7 @@ pub fn render(document: &Document) -> String {
     let compared = baseline.map(|baseline| format!(", compared with {}", baseline_name(baseline)));
     let mut parts =
         vec![format!("{}: {}{}\n", document.title, summary(document), compared.unwrap_or_default())];
-    parts.extend(fitting_listings(document));
-    parts.extend(pivot_grids(document).iter().map(|grid| table(grid).1));
+    parts.extend(listings(document, &STYLE).iter().chain(&pivot_grids(document)).map(table));
     let missed = document.thresholds.iter().filter(|row| !row.met);
     parts.push(lines("threshold not met: ", missed.map(|row| row.message.clone())));
     let differences = baseline.into_iter().flat_map(|baseline| &baseline.differences);
@@ -48,20 +39,7 @@ fn lines(prefix: &str, all: impl Iterator<Item = String>) -> String {
     all.flat_map(|line| [prefix, &line, "\n"].map(str::to_owned)).collect()
 }
 
-fn fitting_listings(document: &Document) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
-    for style in &STYLES {
-        let tables: Vec<(usize, String)> = listings(document, style).iter().map(table).collect();
-        let fits = tables.iter().all(|(width, _)| *width <= WIDTH);
-        texts = tables.into_iter().map(|(_, text)| text).collect();
-        if fits {
-            break;
-        }
-    }
-    texts
-}
-
-fn table(grid: &Grid) -> (usize, String) {
+fn table(grid: &Grid) -> String {
     let mut table = Table::new();
     let item = |item: &Item| item.render(str::to_owned, |struck| format!("✗{struck}"));
     table
@@ -74,8 +52,7 @@ fn table(grid: &Grid) -> (usize, String) {
         }
     }
     let title = if grid.title.is_empty() { String::new() } else { format!("{}\n", grid.title) };
-    let width = table.lines().map(|line| line.chars().count()).max().unwrap_or_default();
-    (width, format!("{title}{table}\n"))
+    format!("{title}{table}\n")
 }
 
 #[cfg(test)]
@@ -146,6 +123,6 @@ mod tests {
         let text = render(&suite());
         let widest =
             text.lines().filter(|line| line.starts_with(['│', '┌'])).map(|line| line.chars().count()).max();
-        assert!(widest.is_some_and(|widest| widest <= WIDTH), "{text}");
+        assert!(widest.is_some_and(|widest| widest <= 120), "{text}");
     }
 }

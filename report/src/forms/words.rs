@@ -2,7 +2,8 @@
 
 use crate::{
     document::{BaselineHead, Difference, Document, RunRecord},
-    figures::counted,
+    select::{grouped, totals},
+    tables::word,
 };
 use dragstrip_crds::run::{RunPhase, Verdict};
 use std::collections::BTreeMap;
@@ -41,25 +42,31 @@ impl Ending {
     }
 }
 
-pub fn endings(document: &Document) -> BTreeMap<Ending, usize> {
+/// Each of `all` that appears, with its number.
+fn counts<T: Ord>(all: impl Iterator<Item = T>, word: impl Fn(T) -> String) -> Option<String> {
     let mut counts = BTreeMap::new();
-    for run in &document.runs {
-        *counts.entry(Ending::of(run)).or_default() += 1;
+    for one in all {
+        *counts.entry(one).or_insert(0_usize) += 1;
     }
-    counts
+    let parts: Vec<String> = counts.into_iter().map(|(one, n)| format!("{n} {}", word(one))).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The number of runs by ending, and of thresholds met.
+/// The number of runs by ending, of thresholds met, and of comparisons of throughput by verdict.
 pub fn summary(document: &Document) -> String {
-    let endings: Vec<String> =
-        endings(document).iter().map(|(ending, n)| format!("{n} {}", ending.word())).collect();
-    let endings = if endings.is_empty() { String::new() } else { format!(" ({})", endings.join(", ")) };
+    let endings = counts(document.runs.iter().map(Ending::of), Ending::word);
+    let endings = endings.map(|endings| format!(" ({endings})")).unwrap_or_default();
     let met = document.thresholds.iter().filter(|row| row.met).count();
     let thresholds = match document.thresholds.len() {
         0 => String::new(),
         all => format!("; {met} of {all} thresholds met"),
     };
-    format!("{}{endings}{thresholds}", counted(document.runs.len(), "run"))
+    let compared = totals(document, "OperationsPerSecond").into_iter();
+    let compared = compared.filter_map(|row| Some(row.comparison.as_ref()?.verdict));
+    let compared = counts(compared, word).map(|verdicts| format!("; throughput: {verdicts}"));
+    let runs = document.runs.len();
+    let plural = if runs == 1 { "" } else { "s" };
+    format!("{runs} run{plural}{endings}{thresholds}{}", compared.unwrap_or_default())
 }
 
 pub fn baseline_name(baseline: &BaselineHead) -> String {
@@ -101,23 +108,13 @@ pub fn trouble(run: &RunRecord, more: usize) -> Option<String> {
 /// Why runs are not Valid. Runs that are Degraded or cancelled for the same reasons share a line:
 /// on a machine that clients and servers share, all of them are.
 pub fn troubles(document: &Document) -> Vec<String> {
-    let reasons = |run: &RunRecord| -> Vec<(String, String)> {
-        run.reasons.iter().map(|found| (found.phase.clone(), found.reason.reason.clone())).collect()
-    };
-    let alike = |one: &RunRecord, other: &RunRecord| {
-        let ending = Ending::of(one);
-        matches!(ending, Ending::Judged(Verdict::Degraded) | Ending::Cancelled)
-            && ending == Ending::of(other)
-            && one.failure.is_none()
-            && other.failure.is_none()
-            && reasons(one) == reasons(other)
-    };
-    let mut groups: Vec<(&RunRecord, usize)> = Vec::new();
-    for run in &document.runs {
-        match groups.iter_mut().find(|(first, _)| alike(first, run)) {
-            Some((_, more)) => *more += 1,
-            None => groups.push((run, 0)),
-        }
-    }
-    groups.into_iter().filter_map(|(run, more)| trouble(run, more)).collect()
+    let groups = grouped(&document.runs, |run| {
+        let ending = Ending::of(run);
+        let shared =
+            run.failure.is_none() && matches!(ending, Ending::Judged(Verdict::Degraded) | Ending::Cancelled);
+        let name = Some(&run.name).filter(|_| !shared);
+        let reasons = run.reasons.iter().map(|found| (&found.phase, &found.reason.reason));
+        (ending.word(), name, reasons.collect::<Vec<_>>())
+    });
+    groups.into_iter().filter_map(|(_, runs)| trouble(runs.first()?, runs.len() - 1)).collect()
 }

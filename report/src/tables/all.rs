@@ -1,15 +1,14 @@
 //! The table of every figure with its measurements. Pure.
 
 use super::{
-    cells::{has_ratio, ratio_heading, ratio_item, verdict_item},
-    grid::{Column, Grid, Item, Kind, Piece, identity, identity_columns},
+    cells::{has_ratio, measurements, ratio_heading, ratio_item, verdict_item},
+    grid::{Column, Grid, Item, Kind, identity, identity_columns},
 };
 use crate::{
-    document::{Document, Row, Sample},
+    document::{Document, Row},
     figures::{figure, heading, percent},
-    select::{rows_without_repeats, varied_axes},
+    select::varied_axes,
 };
-use dragstrip_crds::run::Verdict;
 
 pub fn all_figures(document: &Document) -> Grid {
     let axes = varied_axes(document);
@@ -38,7 +37,7 @@ pub fn all_figures(document: &Document) -> Grid {
         line.push(measurements(row));
         line
     };
-    let lines = rows_without_repeats(document).into_iter().map(line).collect();
+    let lines = document.rows.iter().map(line).collect();
     Grid { title: String::new(), columns, lines }
 }
 
@@ -53,23 +52,4 @@ fn statistics(row: &Row) -> [Item; 5] {
         Item::or_nothing(variation.map(|variation| format!("{:.1} %", variation * 100.0))),
         value(spread.and_then(|spread| spread.confidence95)),
     ]
-}
-
-/// Each measurement: Invalid ones struck out, Degraded ones and outliers marked.
-fn measurements(row: &Row) -> Item {
-    let one = |sample: &Sample| {
-        let value = figure(&row.metric, sample.value);
-        match (sample.verdict, sample.outlier) {
-            (Some(Verdict::Invalid), _) => Piece::Struck(value),
-            (_, true) => Piece::Plain(format!("{value} (outlier)")),
-            (Some(Verdict::Degraded), false) => Piece::Plain(format!("{value} (Degraded)")),
-            _ => Piece::Plain(value),
-        }
-    };
-    let mut pieces = Vec::new();
-    for (index, sample) in row.samples.iter().enumerate() {
-        pieces.extend((index > 0).then(|| Piece::Plain("; ".to_owned())));
-        pieces.push(one(sample));
-    }
-    Item(pieces)
 }

@@ -5,7 +5,7 @@ use crate::{
     document::{Document, Row},
     figures::{figure, interval, ratio, spread},
 };
-use dragstrip_crds::suite::ComparisonVerdict;
+use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
 
 pub fn sign(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
@@ -17,6 +17,13 @@ pub fn sign(verdict: ComparisonVerdict) -> &'static str {
     }
 }
 
+pub fn word(verdict: ComparisonVerdict) -> String {
+    match verdict {
+        ComparisonVerdict::NotComparable => "not comparable".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// Whether `row` has a ratio to show: readers would take that of different conditions for an answer.
 pub fn has_ratio(row: &Row) -> bool {
     row.comparison.as_ref().is_some_and(|found| found.verdict != ComparisonVerdict::NotComparable)
@@ -24,10 +31,7 @@ pub fn has_ratio(row: &Row) -> bool {
 
 pub fn verdict_item(row: &Row) -> Item {
     Item::text(match (&row.comparison, &row.uncompared) {
-        (Some(found), _) => match found.verdict {
-            ComparisonVerdict::NotComparable => "≠ Not comparable".to_owned(),
-            verdict => format!("{} {verdict}", sign(verdict)),
-        },
+        (Some(found), _) => format!("{} {}", sign(found.verdict), word(found.verdict)),
         (None, None) => "baseline".to_owned(),
         (None, Some(_)) => return Item::nothing(),
     })
@@ -49,30 +53,35 @@ pub fn ratio_heading(document: &Document) -> String {
     }
 }
 
-fn struck_item(row: &Row) -> Item {
+/// Each measurement: Invalid ones struck out, Degraded ones and outliers marked.
+pub fn measurements(row: &Row) -> Item {
     let mut pieces = Vec::new();
     for (index, sample) in row.samples.iter().enumerate() {
-        pieces.extend((index > 0).then(|| Piece::Plain(" ".to_owned())));
-        pieces.push(Piece::Struck(figure(&row.metric, sample.value)));
+        let value = figure(&row.metric, sample.value);
+        pieces.extend((index > 0).then(|| Piece::Plain("; ".to_owned())));
+        pieces.push(match (sample.verdict, sample.outlier) {
+            (Some(Verdict::Invalid), _) => Piece::Struck(value),
+            (_, true) => Piece::Plain(format!("{value} (outlier)")),
+            (Some(Verdict::Degraded), false) => Piece::Plain(format!("{value} (Degraded)")),
+            _ => Piece::Plain(value),
+        });
     }
     if pieces.is_empty() { Item::nothing() } else { Item(pieces) }
 }
 
 pub fn mean_item(row: Option<&Row>) -> Item {
     let Some(row) = row else { return Item::nothing() };
-    row.spread.as_ref().map_or_else(|| struck_item(row), |found| Item::text(spread(&row.metric, found)))
+    row.spread.as_ref().map_or_else(|| measurements(row), |found| Item::text(spread(&row.metric, found)))
 }
 
-/// A mean without its interval, with a sign if it is Better or Worse.
+/// A mean without its interval, with a sign if it is Better, Worse or not comparable.
 pub fn brief_item(row: Option<&Row>) -> Item {
     let Some(row) = row else { return Item::nothing() };
-    let Some(spread) = &row.spread else { return struck_item(row) };
+    let Some(spread) = &row.spread else { return measurements(row) };
     let mean = figure(&row.metric, spread.mean);
     Item::text(match row.comparison.as_ref().map(|found| found.verdict) {
-        Some(found @ (ComparisonVerdict::Better | ComparisonVerdict::Worse)) => {
-            format!("{mean} {}", sign(found))
-        }
-        _ => mean,
+        None | Some(ComparisonVerdict::Same | ComparisonVerdict::Unclear) => mean,
+        Some(found) => format!("{mean} {}", sign(found)),
     })
 }
 

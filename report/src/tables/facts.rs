@@ -1,51 +1,58 @@
-//! Sorts the facts of runs: common to all, to a variant, or particular to a run. Pure.
+//! The table of the conditions of runs: a fact that all runs share once, others by variant or by
+//! run. Pure.
 
-use crate::{document::RunRecord, select::grouped};
-use std::collections::{BTreeMap, BTreeSet};
+use super::grid::{Column, Grid, Item, Kind};
+use crate::{
+    document::{Document, RunRecord},
+    select::grouped,
+};
+use std::collections::BTreeSet;
 
-#[derive(Debug, Default)]
-pub struct Facts<'a> {
-    /// The facts that all runs share, with their values.
-    pub common: BTreeMap<&'a str, &'a str>,
-    /// The facts that all runs of each variant share.
-    pub by_variant: Vec<&'a str>,
-    pub by_run: Vec<&'a str>,
-}
-
-impl<'a> Facts<'a> {
-    pub fn of(runs: &[&'a RunRecord]) -> Self {
-        let names: BTreeSet<&str> =
-            runs.iter().flat_map(|run| run.provenance.keys()).map(String::as_str).collect();
-        let variants = grouped(runs.iter().copied(), |run| &run.cell.variant);
-        let mut facts = Self::default();
-        for name in names {
-            match shared(runs, name) {
-                Some(value) if !value.is_empty() => {
-                    facts.common.insert(name, value);
-                }
-                _ if variants.iter().all(|(_, runs)| shared(runs, name).is_some()) => {
-                    facts.by_variant.push(name);
-                }
-                _ => facts.by_run.push(name),
-            }
-        }
-        facts
+pub fn conditions(document: &Document) -> Grid {
+    let runs: Vec<&RunRecord> = document.runs.iter().filter(|run| !run.provenance.is_empty()).collect();
+    let facts: BTreeSet<&String> = runs.iter().flat_map(|run| run.provenance.keys()).collect();
+    let mut all: Vec<[String; 3]> = facts.into_iter().flat_map(|fact| lines(&runs, fact)).collect();
+    all.sort_by_key(|[_, whose, _]| whose != ALL);
+    Grid {
+        title: String::new(),
+        columns: vec![Column::name("Fact"), Column::name("Runs"), Column::new("Value", Kind::Words)],
+        lines: all.into_iter().map(|line| line.map(Item::text).into()).collect(),
     }
 }
 
-/// The value of a fact if all runs agree on it; it is empty if all of them lack it.
+const ALL: &str = "all";
+
+/// The lines about one fact.
+fn lines(runs: &[&RunRecord], fact: &str) -> Vec<[String; 3]> {
+    let line = |whose: &str, value: &str| [fact, whose, value].map(str::to_owned);
+    if let Some(value) = shared(runs, fact) {
+        return vec![line(ALL, value)];
+    }
+    let variants = grouped(runs.iter().copied(), |run| run.cell.variant.as_str());
+    let by_variant = variants.iter().map(|(variant, runs)| Some(line(variant, shared(runs, fact)?)));
+    let by_run = || runs.iter().map(|run| line(&run.name, value(run, fact))).collect();
+    let mut lines: Vec<_> = by_variant.collect::<Option<_>>().unwrap_or_else(by_run);
+    lines.retain(|[_, _, value]| !value.is_empty());
+    lines
+}
+
+/// The value of a fact; empty if the run lacks it.
+fn value<'a>(run: &'a RunRecord, fact: &str) -> &'a str {
+    run.provenance.get(fact).map_or("", String::as_str)
+}
+
+/// The value of a fact if all runs agree on it.
 fn shared<'a>(runs: &[&'a RunRecord], fact: &str) -> Option<&'a str> {
-    let value = |run: &&'a RunRecord| run.provenance.get(fact).map_or("", String::as_str);
-    let first = runs.first().map(value)?;
-    runs.iter().all(|run| value(run) == first).then_some(first)
+    let first = value(runs.first()?, fact);
+    runs.iter().all(|run| value(run, fact) == first).then_some(first)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(variant: &str, facts: &[(&str, &str)]) -> RunRecord {
-        let mut run = RunRecord::default();
+    fn run(variant: &str, name: &str, facts: &[(&str, &str)]) -> RunRecord {
+        let mut run = RunRecord { name: name.to_owned(), ..RunRecord::default() };
         variant.clone_into(&mut run.cell.variant);
         run.provenance =
             facts.iter().map(|(fact, value)| ((*fact).to_owned(), (*value).to_owned())).collect();
@@ -53,14 +60,27 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_common_or_by_variant_or_by_run() {
-        let runs = [
-            run("a", &[("kernel", "6.1"), ("image", "a@1"), ("node", "n1"), ("note", "x")]),
-            run("a", &[("kernel", "6.1"), ("image", "a@1"), ("node", "n2"), ("note", "x")]),
-            run("b", &[("kernel", "6.1"), ("image", "b@1"), ("node", "n1")]),
+    fn facts_are_listed_for_all_runs_or_by_variant_or_by_run() {
+        let runs = vec![
+            run("a", "a1", &[("kernel", "6.1"), ("image", "a@1"), ("node", "n1"), ("note", "x")]),
+            run("a", "a2", &[("kernel", "6.1"), ("image", "a@1"), ("node", "n2"), ("note", "x")]),
+            run("b", "b1", &[("kernel", "6.1"), ("image", "b@1"), ("node", "n1")]),
         ];
-        let facts = Facts::of(&runs.iter().collect::<Vec<_>>());
-        assert_eq!(facts.common, BTreeMap::from([("kernel", "6.1")]));
-        assert_eq!((facts.by_variant, facts.by_run), (vec!["image", "note"], vec!["node"]));
+        let grid = conditions(&Document { runs, ..Document::default() });
+        let text = |item: &Item| item.render(str::to_owned, str::to_owned);
+        let lines: Vec<String> =
+            grid.lines.iter().map(|line| line.iter().map(text).collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "kernel all 6.1",
+                "image a a@1",
+                "image b b@1",
+                "node a1 n1",
+                "node a2 n2",
+                "node b1 n1",
+                "note a x"
+            ]
+        );
     }
 }

@@ -12,8 +12,6 @@ use crate::{
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
 use dragstrip_results::result::TOTAL;
 
-/// Stands for the operation of a combination that did not measure the phase.
-const NO_OPERATION: &str = "---";
 /// The memory of all servers together.
 const MEMORY: [MetricName; 3] =
     [MetricName::ServerRssBytes, MetricName::ServerPeakBytes, MetricName::ServerUsedBytes];
@@ -55,11 +53,8 @@ fn figures<'a>(
 ) -> Option<Listing<'a>> {
     let headline = headline(document, phase)?;
     let of_cell = |cell| {
-        let mut operations = index.operations(cell, phase, headline.0);
-        if operations.is_empty() {
-            operations.push(NO_OPERATION);
-        }
-        operations.into_iter().map(move |operation| (cell, operation))
+        let operations = index.operations(cell, phase, headline.0).into_iter();
+        operations.map(move |operation| (cell, operation))
     };
     let lines = measured_cells(document).into_iter().flat_map(of_cell).collect();
     let mut beside = metrics(document, phase);
@@ -91,8 +86,7 @@ impl<'a> Listing<'a> {
     fn grid(&self, title: &str, style: &Style) -> Grid {
         let document = self.document;
         let axes = varied_axes(document);
-        let operations = self.lines.iter().map(|(_, operation)| *operation);
-        let several = distinct(operations.filter(|name| *name != NO_OPERATION)).len() > 1;
+        let several = distinct(self.lines.iter().map(|(_, operation)| *operation)).len() > 1;
         let compared = document.baseline.is_some();
         let steps = axes.is_empty() && !several && document.variants.len() > 2;
         let notes: Vec<String> =

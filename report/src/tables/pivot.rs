@@ -8,7 +8,7 @@ use super::{
 use crate::{
     document::{Cell, Document, Row},
     figures::{heading, percent},
-    select::{RowIndex, distinct, headline, measured_cells, phase_label, phases, totals, varied_axes},
+    select::{RowIndex, distinct, headline, measured_cells, phases, varied_axes},
 };
 use dragstrip_results::result::TOTAL;
 
@@ -170,22 +170,6 @@ fn with(cell: &Cell, dimension: Dimension, value: &str) -> Cell {
         Dimension::Measure => {}
     }
     cell
-}
-
-/// A matrix of `metric` over the last two varied axes for each phase, variant and value of the
-/// other axes.
-pub fn matrices<'a>(document: &'a Document, metric: &str) -> Vec<Pivot<'a>> {
-    let [.., (down, _), (across, _)] = varied_axes(document)[..] else { return Vec::new() };
-    let index = RowIndex::of(&document.rows);
-    let measures = totals(document, metric).into_iter().map(|row| (&row.phase, &row.operation, &row.metric));
-    let measures = distinct(measures).into_iter().map(|(phase, operation, metric)| Measure {
-        phase,
-        operation,
-        metric,
-        label: phase_label(phase, operation),
-    });
-    let source = Source { document, index, measures: measures.collect(), variants: Vec::new() };
-    source.span(Axis(down), Axis(across))
 }
 
 pub fn pivot_grids(document: &Document) -> Vec<Grid> {

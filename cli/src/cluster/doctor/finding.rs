@@ -56,30 +56,11 @@ pub fn unseen(what: &str, error: &kube::Error, remedy: &str) -> Finding {
     warn(format!("{what}: cannot be read: {}", errors::chain(error)), remedy)
 }
 
-pub fn text(findings: &[Finding], coloured: bool) -> String {
+pub fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let remedy =
             if finding.remedy.is_empty() { String::new() } else { format!("      {}\n", finding.remedy) };
-        let colour = match finding.level {
-            Level::Ok => 32,
-            Level::Skip | Level::Warn => 33,
-            Level::Fail => 31,
-        };
-        let level = finding.level;
-        let level = if coloured { format!("\u{1b}[{colour}m{level}\u{1b}[0m") } else { level.to_string() };
-        format!("{level}  {}\n{remedy}", finding.seen)
+        format!("{}  {}\n{remedy}", finding.level, finding.seen)
     };
     findings.iter().map(line).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_can_have_colours() {
-        let findings = [warn("room: none", "make some")];
-        assert_eq!(text(&findings, false), "WARN  room: none\n      make some\n");
-        assert_eq!(text(&findings, true), "\u{1b}[33mWARN\u{1b}[0m  room: none\n      make some\n");
-    }
 }

@@ -4,7 +4,6 @@ use super::finding::{Finding, fail, ok, warn};
 use dragstrip_core::{datastore::room::Room, labels};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use std::collections::BTreeSet;
 
 const ROLE: &str = labels::NODE_ROLE;
 
@@ -32,27 +31,16 @@ fn roles(usable: &[&Node]) -> Vec<Finding> {
         usable.iter().copied().filter(|node| node.labels().get(ROLE).is_some_and(|own| own == role)).collect()
     };
     let (servers, clients) = (of("server"), of("client"));
-    let label = |role: &str| {
-        format!(
-            "give nodes a role: kubectl label node NAME {ROLE}={role}; keep other pods away: kubectl taint node NAME {ROLE}={role}:NoSchedule"
-        )
-    };
-    match (servers.is_empty(), clients.is_empty()) {
-        (true, true) => {
-            return vec![warn(
-                format!("roles: no node has the label {ROLE}, so servers and clients run anywhere"),
-                label("server|client"),
-            )];
-        }
-        (true, false) => {
-            return vec![warn("roles: there are nodes for clients but none for servers", label("server"))];
-        }
-        (false, true) => {
-            return vec![warn("roles: there are nodes for servers but none for clients", label("client"))];
-        }
-        (false, false) => {}
+    let number = |nodes: &[&Node]| if nodes.is_empty() { "none".to_owned() } else { nodes.len().to_string() };
+    let seen =
+        format!("roles (label {ROLE}): {} for servers, {} for clients", number(&servers), number(&clients));
+    if servers.is_empty() || clients.is_empty() {
+        let remedy = format!(
+            "give nodes a role: kubectl label node NAME {ROLE}=server (or client); keep other pods away: kubectl taint node NAME {ROLE}=server:NoSchedule"
+        );
+        return vec![warn(seen, remedy)];
     }
-    let roles = ok(format!("roles: {} for servers, {} for clients", servers.len(), clients.len()));
+    let roles = ok(seen);
     let (server, client) = (strongest(&servers), strongest(&clients));
     let seen = format!("CPUs: {server:.2} for a server, {client:.2} for a client");
     let cpus = if client < server {
@@ -63,28 +51,7 @@ fn roles(usable: &[&Node]) -> Vec<Finding> {
     } else {
         ok(seen)
     };
-    vec![roles, cpus].into_iter().chain(apart(&servers, &clients)).collect()
-}
-
-/// Whether servers and clients share a zone, if the nodes have labels for it.
-fn apart(servers: &[&Node], clients: &[&Node]) -> Option<Finding> {
-    let zones = |nodes: &[&Node]| -> BTreeSet<String> {
-        nodes.iter().filter_map(|node| node.labels().get(labels::ZONE).cloned()).collect()
-    };
-    let (of_servers, of_clients) = (zones(servers), zones(clients));
-    if of_servers.is_empty() || of_clients.is_empty() {
-        return None;
-    }
-    let listed = |zones: &BTreeSet<String>| zones.iter().cloned().collect::<Vec<_>>().join(", ");
-    let seen = format!("zones: servers in {}, clients in {}", listed(&of_servers), listed(&of_clients));
-    Some(if of_servers.is_disjoint(&of_clients) {
-        warn(
-            seen,
-            "put both into one zone, or the run measures the network between zones: see clients.colocate",
-        )
-    } else {
-        ok(seen)
-    })
+    vec![roles, cpus]
 }
 
 pub fn nodes(all: &[Node]) -> Vec<Finding> {
@@ -124,7 +91,7 @@ pub mod tests {
 
     /// The levels and the text.
     pub fn summary(findings: &[Finding]) -> (Vec<Level>, String) {
-        (findings.iter().map(|finding| finding.level).collect(), text(findings, false))
+        (findings.iter().map(|finding| finding.level).collect(), text(findings))
     }
 
     #[test]
@@ -159,20 +126,6 @@ pub mod tests {
             assert_eq!(found, levels, "{text}");
             assert!(text.contains(words), "{text}");
         }
-    }
-
-    #[test]
-    fn servers_and_clients_should_have_a_zone_in_common() {
-        let at = |name: &str, role: &str, zone: &str| {
-            let mut node = node(name, Some(role), "4");
-            node.labels_mut().insert(labels::ZONE.to_owned(), zone.to_owned());
-            node
-        };
-        let (near, _) = summary(&nodes(&[at("a", "server", "x"), at("b", "client", "x")]));
-        assert_eq!(near.last(), Some(&Level::Ok));
-        let (far, text) = summary(&nodes(&[at("a", "server", "x"), at("b", "client", "y")]));
-        assert_eq!(far.last(), Some(&Level::Warn), "{text}");
-        assert!(text.contains("servers in x, clients in y"), "{text}");
     }
 
     #[test]

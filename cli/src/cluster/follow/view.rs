@@ -1,12 +1,8 @@
-//! What people see of runs and suites while they go on: a block for terminals, lines
-//! elsewhere. Pure.
+//! What `follow` prints about runs and suites until they end: a line for each change, and the
+//! current loads. Pure.
 
 use super::live::{Live, together};
-use crate::{
-    cluster::client::Subject,
-    manifests::kind::Kind,
-    output::figures::{milliseconds, rate, total},
-};
+use crate::{cluster::client::Subject, manifests::kind::Kind, output::figures::rate};
 use dragstrip_crds::{
     BenchmarkRun,
     conditions::{
@@ -15,9 +11,10 @@ use dragstrip_crds::{
     },
     run::PhaseStatus,
 };
+use dragstrip_results::thresholds::operation;
 use std::collections::BTreeMap;
 
-/// How something ended, from best to worst.
+/// How something ended, from best to worst; the exit code is its place from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
     Passed,
@@ -82,19 +79,18 @@ fn line(subject: Option<&Subject>) -> String {
 
 /// The figures of a phase so far.
 fn measured(phase: &PhaseStatus) -> String {
-    let figures = total(phase).map(|total| {
-        let p99 = total.latency_milliseconds.p99.map(|p99| format!("  p99 {} ms", milliseconds(p99)));
-        format!("{:>12} ops/s{}", rate(total.operations_per_second.mean), p99.unwrap_or_default())
+    let figures = operation(phase, None).map(|total| {
+        let p99 = total.latency_milliseconds.p99.map(|p99| format!("  p99 {p99:.3} ms"));
+        format!("{} ops/s{}", rate(total.operations_per_second.mean), p99.unwrap_or_default())
     });
     let verdict = phase.verdict.map(|verdict| format!("  {verdict}")).unwrap_or_default();
-    let figures =
-        figures.unwrap_or_else(|| format!("{:>12} operations without a sum", phase.operations.len()));
+    let figures = figures.unwrap_or_else(|| format!("{} operations without a sum", phase.operations.len()));
     format!("{figures}{verdict}")
 }
 
 fn going(live: &Live) -> String {
-    let p99 = live.p99_milliseconds.map(|p99| format!("  p99 {} ms", milliseconds(p99))).unwrap_or_default();
-    format!("{:>12} ops/s{p99}  {} s", rate(live.operations_per_second), live.elapsed_seconds)
+    let p99 = live.p99_milliseconds.map(|p99| format!("  p99 {p99:.3} ms")).unwrap_or_default();
+    format!("{} ops/s{p99}  {} s", rate(live.operations_per_second), live.elapsed_seconds)
 }
 
 fn phases(run: &BenchmarkRun) -> impl Iterator<Item = &PhaseStatus> {
@@ -140,7 +136,7 @@ impl View {
             };
             for phase in progressed(old, new) {
                 self.live.retain(|load, _| load.run != key.1 || load.phase != phase.name);
-                lines.push(format!("{}  {}  {}", key.1, phase.name, measured(phase).trim_start()));
+                lines.push(format!("{}  {}  {}", key.1, phase.name, measured(phase)));
             }
         }
         self.changed(key).into_iter().chain(lines).collect()
@@ -184,44 +180,9 @@ impl View {
     /// One line for each load.
     pub fn progress(&self) -> Vec<String> {
         let line = |((run, phase, repetition), live): (&(&str, &str, &str), &Live)| {
-            format!("{run}  {phase} #{repetition}  {}", going(live).trim_start())
+            format!("{run}  {phase} #{repetition}  {}", going(live))
         };
         self.loads().iter().map(line).collect()
-    }
-
-    /// One line for each phase of `run`.
-    fn phase_lines(&self, run: &BenchmarkRun, name: &str) -> Vec<String> {
-        let loads = self.loads();
-        let width = run.spec.phases.iter().map(|phase| phase.name.len()).max().unwrap_or_default();
-        let line = |phase: &str| {
-            let done = phases(run).find(|done| done.name == phase);
-            let live = loads.iter().find(|((run, of, _), _)| *run == name && *of == phase);
-            let repetitions = done.map_or(0, |done| done.repetitions.len());
-            let state = match (live, done) {
-                (Some((_, live)), _) => format!("{} *", going(live)),
-                (None, Some(done)) => measured(done),
-                (None, None) => format!("{:>12}", "-"),
-            };
-            format!("  {phase:<width$}  {repetitions}/{}  {state}", run.spec.repetitions)
-        };
-        run.spec.phases.iter().map(|phase| line(&phase.name)).collect()
-    }
-
-    /// Everything, to be redrawn each time.
-    pub fn block(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for ((_, name), subject) in &self.subjects {
-            lines.push(format!("{name}  {}", line(subject.as_ref())));
-            if let Some(Subject::Run(run)) = subject {
-                lines.extend(self.phase_lines(run, name));
-            }
-        }
-        for ((run, phase, repetition), live) in &self.loads() {
-            if !self.subjects.contains_key(&(Kind::Run, (*run).to_owned())) {
-                lines.push(format!("  {run}  {phase} #{repetition}  {}", going(live)));
-            }
-        }
-        lines
     }
 
     /// The worst ending of all; `None` while one of them goes on.
@@ -269,19 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn the_block_has_a_line_for_each_phase_with_what_it_does_or_has_done() {
+    fn the_load_of_all_pods_of_a_phase_is_one_line() {
         let mut view = view_of(run(&json!({})));
-        view.update(run(&measured_once()));
         view.live(load("a"), Some(at(40_000.0)));
         view.live(load("b"), Some(at(2_000.0)));
-        assert_eq!(
-            view.block(),
-            [
-                "sprint  Running    1/6   measuring read",
-                "  write  1/3       151,234 ops/s  p99 0.480 ms  Valid",
-                "  read   0/3        42,000 ops/s  p99 0.500 ms  7 s *",
-            ]
-        );
+        assert_eq!(view.progress(), ["sprint  read #1  42,000 ops/s  p99 0.500 ms  7 s"]);
         view.live(load("a"), None);
         assert_eq!(view.progress(), ["sprint  read #1  2,000 ops/s  p99 0.500 ms  7 s"]);
     }

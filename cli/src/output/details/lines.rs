@@ -3,26 +3,10 @@
 use crate::output::figures::rate;
 use dragstrip_crds::{
     BenchmarkRunStatus,
-    measured::{BatchStatistics, Estimate, LatencySummary, Metric, ScheduleRecord},
+    measured::{LatencySummary, Metric, ScheduleRecord},
     run::{CostStatus, NoiseStatus, PhaseStatus, RepetitionStatus, Verdict},
     units::thousands,
 };
-
-fn interval(estimate: &Estimate, factor: f64) -> String {
-    let scaled = |value: f64| format!("{:.3}", value * factor);
-    format!("{} - {} - {}", scaled(estimate.low), scaled(estimate.mid), scaled(estimate.high))
-}
-
-fn batches(batches: &BatchStatistics) -> String {
-    format!(
-        "batches of {} items ({} timed): {} ms, {} items/s, {} MiB/s (low - mid - high)",
-        thousands(batches.items),
-        thousands(batches.iterations),
-        interval(&batches.seconds_per_batch, 1e3),
-        interval(&batches.elements_per_second, 1.0),
-        interval(&batches.mebibytes_per_second, 1.0),
-    )
-}
 
 fn schedule(schedule: &ScheduleRecord) -> String {
     format!(
@@ -92,7 +76,6 @@ fn of_phase(phase: &PhaseStatus, reported: bool) -> Vec<String> {
         .chain(warmup)
         .chain(phase.cost_per_million_operations_usd.as_ref().map(cost))
         .chain(phase.schedule.as_ref().map(schedule))
-        .chain(phase.batches.as_ref().map(batches))
         .chain(phase.metrics.iter().map(metric))
         .chain(phase.repetitions.iter().filter_map(repetition))
         .chain(phase.notes.iter().map(|note| format!("note: {note}")))
@@ -131,7 +114,6 @@ mod tests {
 
     #[test]
     fn each_fact_is_one_line() {
-        let estimate = json!({"low": 0.001, "mid": 0.002, "high": 0.003});
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
             "noise": {"throughput": 0.031, "p99": 0.08, "foundBy": {"namespace": "lab", "name": "still"},
                 "measuredAt": "2026-01-01T00:00:00Z"},
@@ -145,8 +127,6 @@ mod tests {
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
                     "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
-                "batches": {"items": 1000, "batchSize": 10, "bytesPerItem": 1, "iterations": 7,
-                    "secondsPerBatch": estimate, "elementsPerSecond": estimate, "mebibytesPerSecond": estimate},
                 "metrics": [{"name": "memory", "value": 4.5, "unit": "MiB"}],
                 "repetitions": [{"repetition": 1, "configMap": "c", "windowSeconds": 2.5,
                     "operationsPerSecond": 1.0, "p99Milliseconds": 1.0, "clientCpus": 1.0, "pods": 3,
@@ -166,7 +146,6 @@ mod tests {
                 "read: 2 s of warm-up, in no figure",
                 "read: a million operations cost 0.003600 USD for the servers' nodes, 0.010000 USD for servers' and clients' nodes",
                 "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500",
-                "read: batches of 1,000 items (7 timed): 1.000 - 2.000 - 3.000 ms, 0.001 - 0.002 - 0.003 items/s, 0.001 - 0.002 - 0.003 MiB/s (low - mid - high)",
                 "read: memory: 4.5 MiB",
                 "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
                 "read: note: something was left out",

@@ -1,5 +1,5 @@
-//! What searches found: throughput and latency value by value, the knee marked, and
-//! latency at shares of the throughput found. Pure.
+//! What searches found: throughput and latency value by value, the knee marked, then at shares
+//! of the throughput found. Pure.
 
 use crate::output::figures::rate;
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,26 +10,14 @@ use dragstrip_crds::{
     units::thousands,
 };
 
-/// Columns of figures after the repetition and what was raised to what.
-const FIGURES: [&str; 5] = ["Ops/sec", "p50 ms", "p99 ms", "p99.9 ms", ""];
+const HEADER: [&str; 6] = ["Rep", "Ops/sec", "p50 ms", "p99 ms", "p99.9 ms", ""];
 
-fn milliseconds(latency: &LatencySummary) -> [String; 3] {
-    [latency.p50, latency.p99, latency.p999]
-        .map(|value| value.map_or_else(|| "---".to_owned(), |value| format!("{value:.3}")))
-}
-
-fn table(header: &[&str], rows: Vec<Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header(header.iter().chain(&FIGURES)).add_rows(rows);
-    let last = header.len() + FIGURES.len() - 1;
-    table.column_iter_mut().take(last).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
-}
-
-/// One line of figures; `mark` is a remark about it.
-fn row(first: Vec<String>, rate: f64, latency: &LatencySummary, mark: &str) -> Vec<String> {
-    let figures = std::iter::once(self::rate(rate)).chain(milliseconds(latency));
-    first.into_iter().chain(figures).chain([mark.to_owned()]).collect()
+/// One line of figures at a `place` of the search; `mark` is a remark about it.
+fn row(repetition: u32, place: String, rate: f64, latency: &LatencySummary, mark: String) -> Vec<String> {
+    let milliseconds = [latency.p50, latency.p99, latency.p999]
+        .map(|value| value.map_or_else(|| "---".to_owned(), |value| format!("{value:.3}")));
+    let figures = [repetition.to_string(), place, self::rate(rate)].into_iter().chain(milliseconds);
+    figures.chain([mark]).collect()
 }
 
 /// Why a line of figures is not a good one.
@@ -39,34 +27,34 @@ fn flaw(followed: bool, verdict: Option<Verdict>) -> String {
     missed.into_iter().chain(verdict).collect::<Vec<_>>().join(", ")
 }
 
-/// The knee of each repetition.
-fn knees(search: &SearchStatus) -> impl Iterator<Item = &KneeStatus> {
+/// The points of a search, then the latency in an open loop at shares of the throughput found.
+fn table(search: &SearchStatus) -> Table {
     let alone = search.knee.iter().filter(|_| search.per_repetition.is_empty());
-    search.per_repetition.iter().chain(alone)
-}
-
-fn points(search: &SearchStatus) -> Table {
-    let knee = |repetition: u32, value: u64| {
-        knees(search).any(|knee| knee.value == value && knee.repetition.is_none_or(|of| of == repetition))
-    };
-    let rows = search.points.iter().map(|point| {
-        let first = vec![point.repetition.to_string(), thousands(point.value)];
-        let at = knee(point.repetition, point.value);
+    let knees: Vec<&KneeStatus> = search.per_repetition.iter().chain(alone).collect();
+    let points = search.points.iter().map(|point| {
+        let is_knee = |knee: &&KneeStatus| {
+            knee.value == point.value && knee.repetition.is_none_or(|of| of == point.repetition)
+        };
         let flaw = flaw(point.followed, point.verdict);
-        let mark = if at { format!("<- knee {flaw}") } else { flaw };
-        row(first, point.operations_per_second, &point.latency_milliseconds, mark.trim_end())
+        let mark = if knees.iter().any(is_knee) { format!("<- knee {flaw}") } else { flaw };
+        let (rate, latency) = (point.operations_per_second, &point.latency_milliseconds);
+        row(point.repetition, thousands(point.value), rate, latency, mark.trim_end().to_owned())
     });
-    table(&["Rep", &format!("{:?}", search.raise)], rows.collect())
-}
-
-fn shares(search: &SearchStatus) -> Table {
-    let rows = search.rates.iter().map(|rate| {
-        let share = format!("{:.0}%", rate.share * 100.0);
-        let first = vec![rate.repetition.to_string(), share, self::rate(rate.asked_operations_per_second)];
-        let flaw = flaw(rate.followed, rate.verdict);
-        row(first, rate.operations_per_second, &rate.latency_milliseconds, &flaw)
+    let shares = search.rates.iter().map(|share| {
+        let place =
+            format!("{:.0}% ({} ops/s)", share.share * 100.0, rate(share.asked_operations_per_second));
+        let (rate, latency) = (share.operations_per_second, &share.latency_milliseconds);
+        row(share.repetition, place, rate, latency, flaw(share.followed, share.verdict))
     });
-    table(&["Rep", "Share", "Asked"], rows.collect())
+    let [repetition, figures @ ..] = HEADER;
+    let raised = format!("{:?}", search.raise);
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_header([repetition, &raised].into_iter().chain(figures)).add_rows(points.chain(shares));
+    table.column_iter_mut().take(HEADER.len()).for_each(|column| {
+        column.set_cell_alignment(CellAlignment::Right);
+    });
+    table
 }
 
 fn why(reason: KneeReason) -> &'static str {
@@ -97,14 +85,7 @@ fn summary(search: &SearchStatus) -> String {
 /// The curves of all searches of a run; empty without a search.
 pub fn curves(status: &BenchmarkRunStatus) -> String {
     let searches = status.phases.iter().filter_map(|phase| Some((&phase.name, phase.search.as_ref()?)));
-    let texts = searches.map(|(phase, search)| {
-        let shares = if search.rates.is_empty() {
-            String::new()
-        } else {
-            format!("\n{phase}: latency in an open loop at shares of that throughput\n{}", shares(search))
-        };
-        format!("{phase}: {}\n{}{shares}\n", summary(search), points(search))
-    });
+    let texts = searches.map(|(phase, search)| format!("{phase}: {}\n{}\n", summary(search), table(search)));
     texts.collect()
 }
 

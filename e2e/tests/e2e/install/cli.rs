@@ -102,9 +102,10 @@ async fn a_run_is_watched_to_its_end_reported_compared_and_run_again() -> Result
     alone("cli", |env| async move {
         let passed = dragstrip(&env, &["run", "-f", "-", "--watch"], &manifest("fast", 1)).await?;
         ensure!(passed.code == 0, "{}", passed.all());
-        for words in ["run/fast applied", "Succeeded", "write", "ops/s"] {
+        for words in ["run/fast applied", "Succeeded", "write", "Ops/s"] {
             ensure!(passed.stdout.contains(words), "{words:?} is not printed: {}", passed.all());
         }
+        ensure!(passed.stderr.contains("ops/s"), "no measurement is printed: {}", passed.all());
         let missed =
             dragstrip(&env, &["run", "-f", "-", "--watch"], &manifest("slow", 1_000_000_000)).await?;
         ensure!(missed.code == 1, "a threshold is missed: {}", missed.all());

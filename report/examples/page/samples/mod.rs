@@ -7,13 +7,13 @@ use dragstrip_crds::{
     thresholds::{MetricName, ThresholdStatus},
 };
 use dragstrip_report::document::{
-    BaselineHead, Cell, Difference, Document, PhaseLimit, Row, RunRecord, Sample, Search, SearchFigure,
-    VariantHead,
+    BaselineHead, Cell, Difference, Document, PhaseLimit, Row, RunRecord, Sample, VariantHead,
 };
 use dragstrip_results::statistics::spread;
 use measured::{
     Chance, Measured, axis, compare, compare_with_others, curve, provenance, reason, rows, started, timeline,
 };
+use serde_json::json;
 
 /// Text that a page must show and never run.
 pub const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&";
@@ -259,13 +259,17 @@ pub fn matrix() -> Document {
 pub fn search() -> Document {
     let mut chance = Chance(3);
     let cell = Cell { variant: "dragonfly".to_owned(), values: vec![] };
-    let points = [8, 16, 32, 64, 128, 256, 512, 1024].map(|connections| {
+    let points = [8_u32, 16, 32, 64, 128, 256, 512, 1024].map(|connections| {
         let load = f64::from(connections);
-        SearchFigure {
-            value: load,
-            operations_per_second: 1.45e6 * load / (load + 70.0),
-            p99_milliseconds: Some(0.21 + load / 900.0 + (load / 420.0).powi(2)),
-        }
+        json!({
+            "repetition": 1, "value": connections, "configMap": "",
+            "operationsPerSecond": 1.45e6 * load / (load + 70.0),
+            "latencyMilliseconds": {"p99": 0.21 + load / 900.0 + (load / 420.0).powi(2)}
+        })
+    });
+    let found = json!({
+        "phase": "search", "raise": "Connections", "points": points,
+        "knee": {"value": 128, "low": 128, "high": 129, "operationsPerSecond": 9.4e5, "why": "Gain"}
     });
     let run = RunRecord {
         noise: None,
@@ -292,12 +296,7 @@ pub fn search() -> Document {
         provenance: provenance("dragonfly-1.25", 11),
         curves: vec![curve("search", "GET", 0.31, &mut chance), curve("search", "SET", 0.36, &mut chance)],
         timelines: vec![timeline("search", 1.1e6, 3600, false, &mut chance)],
-        searches: vec![Search {
-            phase: "search".to_owned(),
-            raised: "Connections".to_owned(),
-            points: points.to_vec(),
-            knee: Some(128.0),
-        }],
+        searches: serde_json::from_value(json!([found])).unwrap_or_default(),
         failure: None,
     };
     let measured = ["GET", "SET", "TOTAL"].map(|operation| Measured {
@@ -386,16 +385,12 @@ pub fn hostile() -> Document {
         run.failure = Some(hostile());
         run.provenance = [(hostile(), hostile())].into();
         run.reasons = vec![reason(HOSTILE, HOSTILE, Verdict::Degraded, HOSTILE)];
-        run.searches = vec![Search {
-            phase: hostile(),
-            raised: hostile(),
-            points: vec![SearchFigure {
-                value: 1.0,
-                operations_per_second: 1.0,
-                p99_milliseconds: Some(1.0),
-            }],
-            knee: Some(1.0),
-        }];
+        let found = json!({
+            "phase": HOSTILE, "raise": "Connections",
+            "points": [{"repetition": 1, "value": 1, "configMap": HOSTILE, "operationsPerSecond": 1.0,
+                "latencyMilliseconds": {"p99": 1.0}}]
+        });
+        run.searches = serde_json::from_value(json!([found])).unwrap_or_default();
         for curve in &mut run.curves {
             (curve.phase, curve.operation) = (hostile(), hostile());
         }

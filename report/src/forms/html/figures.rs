@@ -1,11 +1,11 @@
-//! The figures: the important ones side by side, and all of them below each other.
+//! The figures: the important ones side by side, matrices of them, and all below each other.
 
 use super::{table, verdicts};
 use crate::{
     document::{Document, Row},
     figures::{figure, heading},
-    select::{distinct, grouped, rows_without_repeats},
-    tables::all_figures,
+    select::{distinct, grouped, varied_axes},
+    tables::{Column, Kind, all_figures, conditions, identity_columns, pivot_grids},
 };
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
@@ -31,20 +31,19 @@ pub fn memory(document: &Document) -> Option<Markup> {
 }
 
 fn side_by_side(document: &Document, metrics: &[&str]) -> Option<Markup> {
-    let rows = rows_without_repeats(document).into_iter();
-    let rows = rows.filter(|row| metrics.contains(&row.metric.as_str()));
+    let rows = document.rows.iter().filter(|row| metrics.contains(&row.metric.as_str()));
     let lines = grouped(rows, |row| (&row.cell, &row.phase, &row.operation));
     let column = |metric: &&str| {
         let row = document.rows.iter().find(|row| row.metric == *metric);
-        table::number(&heading(metric, row.map_or("", |row| row.unit.as_str())))
+        Column::new(heading(metric, row.map_or("", |row| row.unit.as_str())), Kind::Figure)
     };
-    let heads = html! {
-        (table::combination(&document.axes)) (table::filter("Phase")) (table::filter("Operation"))
-        @for metric in metrics { (column(metric)) }
-        (table::filter("Verdict"))
-    };
+    let axes: Vec<_> = document.axes.iter().enumerate().collect();
+    let mut columns = identity_columns(&axes);
+    columns.extend(["Phase", "Operation"].map(Column::name));
+    columns.extend(metrics.iter().map(column));
+    columns.push(Column::new("Verdict", Kind::Choice));
     let body = html! { @for (_, rows) in &lines { (line(document, metrics, rows)) } };
-    (!lines.is_empty()).then(|| table::sorted(" figures", &heads, &body))
+    (!lines.is_empty()).then(|| table::sorted(" figures", &columns, &body))
 }
 
 fn line(document: &Document, metrics: &[&str], rows: &[&Row]) -> Markup {
@@ -72,35 +71,36 @@ fn value(document: &Document, row: &Row) -> Markup {
             b { (figure(&row.metric, spread.mean)) }
             @if let Some(half) = spread.confidence95 { " " small { "±" (figure(&row.metric, half)) } }
         }
-        @if !invalid.is_empty() { " " s title=(reasons(document, row)) { (invalid.join(", ")) } }
+        @if !invalid.is_empty() { " " s title=(verdicts::reasons(document, row).join("\n")) { (invalid.join(", ")) } }
         @if let Some(comparison) = &row.comparison {
             div { (verdicts::comparison(comparison.verdict)) " " (verdicts::ratio(row)) }
         }
     }
 }
 
-fn reasons(document: &Document, row: &Row) -> String {
-    let reasons = verdicts::reasons(document, row);
-    if reasons.is_empty() { "see the run for the reason".to_owned() } else { reasons.join("\n") }
-}
-
-/// The worst verdict of the rows and its reasons: in words if Invalid. A Degraded one has their
-/// names alone, because a machine that all runs share would fill the page with the words.
+/// The worst verdict of the rows, and its reasons if it is Invalid: a machine that all runs share
+/// would fill the page with the reasons of Degraded ones.
 fn verdict(document: &Document, rows: &[&Row]) -> Markup {
     let worst = rows.iter().max_by_key(|row| row.verdict);
     html! {
         @if let Some(row) = worst {
             (verdicts::badge(row))
-            @let reasons = reasons(document, row);
-            @match row.verdict {
-                Some(Verdict::Invalid) => { @for reason in reasons.lines() { " " small { (reason) } } },
-                Some(Verdict::Degraded) => {
-                    " " small title=(reasons) { (verdicts::reason_names(document, row).join(", ")) }
-                },
-                _ => {},
+            @if row.verdict == Some(Verdict::Invalid) {
+                @for reason in verdicts::reasons(document, row) { " " small { (reason) } }
             }
         }
     }
+}
+
+/// The matrices of two varied axes or more: with fewer, the results say the same.
+pub fn matrices(document: &Document) -> Option<Markup> {
+    let grids = if varied_axes(document).len() > 1 { pivot_grids(document) } else { Vec::new() };
+    (!grids.is_empty()).then(|| html! { @for grid in &grids { h3 { (grid.title) } (table::grid(grid)) } })
+}
+
+pub fn conditions_of_runs(document: &Document) -> Option<Markup> {
+    let conditions = conditions(document);
+    (!conditions.lines.is_empty()).then(|| table::grid(&conditions))
 }
 
 pub fn every(document: &Document) -> Option<Markup> {

@@ -4,18 +4,20 @@ use super::{super::words::Ending, table, verdicts};
 use crate::{
     document::{Document, RunRecord},
     select::distinct,
+    tables::{Column, Kind, identity_columns},
 };
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
 
 pub fn table(document: &Document) -> Option<Markup> {
-    let heads = html! {
-        (table::head("Run")) (table::combination(&document.axes)) (table::number("Repetition"))
-        (table::filter("Verdict")) (table::head("Why")) (table::head("Limited by"))
-        (table::head("Started")) (table::number("Seconds"))
-    };
+    let axes: Vec<_> = document.axes.iter().enumerate().collect();
+    let mut columns = vec![Column::new("Run", Kind::Words)];
+    columns.extend(identity_columns(&axes));
+    columns.extend([Column::new("Repetition", Kind::Figure), Column::new("Verdict", Kind::Choice)]);
+    columns.extend(["Why", "Limited by", "Started"].map(|name| Column::new(name, Kind::Words)));
+    columns.push(Column::new("Seconds", Kind::Figure));
     let lines = html! { @for run in &document.runs { (line(document, run)) } };
-    (!document.runs.is_empty()).then(|| table::sorted("", &heads, &lines))
+    (!document.runs.is_empty()).then(|| table::sorted("", &columns, &lines))
 }
 
 fn line(document: &Document, run: &RunRecord) -> Markup {

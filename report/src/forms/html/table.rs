@@ -1,47 +1,34 @@
 //! Tables that the page's script can sort and filter.
 
-use crate::{
-    document::AxisHead,
-    tables::{Grid, Item, Kind, Piece},
-};
+use crate::tables::{Column, Grid, Item, Kind, Piece};
 use maud::{Markup, html};
 
-pub fn head(name: &str) -> Markup {
-    html! { th scope="col" { (name) } }
+/// The head of a column; the values of an axis are sorted as declared.
+fn head(Column { heading, kind }: &Column) -> Markup {
+    html! {
+        @match kind {
+            Kind::Name(values) if !values.is_empty() => {
+                th scope="col" data-filter data-declared=(values.join("\n")) { (heading) }
+            }
+            Kind::Name(_) | Kind::Choice => th scope="col" data-filter { (heading) },
+            Kind::Figure => th scope="col" class="n" { (heading) },
+            Kind::Words => th scope="col" { (heading) },
+        }
+    }
 }
 
-pub fn filter(name: &str) -> Markup {
-    html! { th scope="col" data-filter { (name) } }
-}
-
-pub fn number(name: &str) -> Markup {
-    html! { th scope="col" class="n" { (name) } }
-}
-
-/// The head of an axis, whose values are sorted as declared.
-pub fn axis(name: &str, values: &[String]) -> Markup {
-    html! { th scope="col" data-filter data-declared=(values.join("\n")) { (name) } }
-}
-
-pub fn combination(axes: &[AxisHead]) -> Markup {
-    html! { (filter("Variant")) @for one in axes { (axis(&one.name, &one.values)) } }
-}
-
-pub fn sorted(class: &str, heads: &Markup, lines: &Markup) -> Markup {
-    html! { div.box { table class={ "sort" (class) } { thead { tr { (heads) } } tbody { (lines) } } } }
+pub fn sorted(class: &str, columns: &[Column], lines: &Markup) -> Markup {
+    html! {
+        div.box {
+            table class={ "sort" (class) } {
+                thead { tr { @for column in columns { (head(column)) } } }
+                tbody { (lines) }
+            }
+        }
+    }
 }
 
 pub fn grid(grid: &Grid) -> Markup {
-    let heads = html! {
-        @for column in &grid.columns {
-            @match &column.kind {
-                Kind::Name(values) if !values.is_empty() => (axis(&column.heading, values)),
-                Kind::Name(_) | Kind::Choice => (filter(&column.heading)),
-                Kind::Figure => (number(&column.heading)),
-                Kind::Words => (head(&column.heading)),
-            }
-        }
-    };
     let lines = html! {
         @for line in &grid.lines {
             tr {
@@ -55,7 +42,7 @@ pub fn grid(grid: &Grid) -> Markup {
             }
         }
     };
-    sorted(" figures all", &heads, &lines)
+    sorted(" figures all", &grid.columns, &lines)
 }
 
 fn cell(item: &Item) -> Markup {

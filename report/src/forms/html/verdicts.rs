@@ -5,27 +5,20 @@ use crate::{
     document::{Document, Row, RunRecord},
     figures,
     select::distinct,
-    tables::{has_ratio, sign},
+    tables::{has_ratio, sign, word},
 };
-use dragstrip_crds::{
-    run::{Verdict, VerdictReason},
-    suite::ComparisonVerdict,
-};
+use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
 use maud::{Markup, html};
 
-pub fn look(ending: Ending) -> (&'static str, &'static str) {
-    match ending {
+fn tag(ending: Ending, words: &str) -> Markup {
+    let (class, sign) = match ending {
         Ending::Judged(Verdict::Valid) => ("good", "✓"),
         Ending::Judged(Verdict::Degraded) => ("fair", "!"),
         Ending::Judged(Verdict::Invalid) | Ending::Failed => ("bad", "✗"),
         Ending::Cancelled => ("fair", "–"),
         Ending::Unjudged => ("", "–"),
         Ending::Unfinished => ("", "…"),
-    }
-}
-
-fn tag(ending: Ending, words: &str) -> Markup {
-    let (class, sign) = look(ending);
+    };
     html! { span class={ "tag " (class) } { (sign) " " (words) } }
 }
 
@@ -57,13 +50,6 @@ pub fn comparison(verdict: ComparisonVerdict) -> Markup {
     html! { span class=(class) { (sign(verdict)) " " (word(verdict)) } }
 }
 
-pub fn word(verdict: ComparisonVerdict) -> String {
-    match verdict {
-        ComparisonVerdict::NotComparable => "not comparable".to_owned(),
-        other => other.to_string(),
-    }
-}
-
 pub fn ratio(row: &Row) -> Markup {
     html! {
         @if let Some(found) = row.comparison.as_ref().filter(|_| has_ratio(row)) {
@@ -85,23 +71,12 @@ pub fn brief(row: &Row) -> String {
 /// Why the samples of a row are not Valid, each reason once: the findings about its phase, and the
 /// failures of its Invalid runs.
 pub fn reasons(document: &Document, row: &Row) -> Vec<String> {
-    let texts = runs_of(document, row).flat_map(|run| {
-        let findings = findings(run, row).map(|reason| format!("{}: {}", reason.reason, reason.message));
+    let runs = document.runs.iter().filter(|run| row.samples.iter().any(|sample| sample.run == run.name));
+    let texts = runs.flat_map(|run| {
+        let findings = run.reasons.iter().filter(|found| found.phase == row.phase);
+        let findings = findings.map(|found| format!("{}: {}", found.reason.reason, found.reason.message));
         let failure = run.failure.clone().filter(|_| run.verdict == Some(Verdict::Invalid));
         findings.chain(failure).collect::<Vec<_>>()
     });
     distinct(texts)
-}
-
-pub fn reason_names<'a>(document: &'a Document, row: &'a Row) -> Vec<&'a str> {
-    let findings = runs_of(document, row).flat_map(|run| findings(run, row));
-    distinct(findings.map(|reason| reason.reason.as_str()))
-}
-
-fn runs_of<'a>(document: &'a Document, row: &'a Row) -> impl Iterator<Item = &'a RunRecord> {
-    document.runs.iter().filter(|run| row.samples.iter().any(|sample| sample.run == run.name))
-}
-
-fn findings<'a>(run: &'a RunRecord, row: &'a Row) -> impl Iterator<Item = &'a VerdictReason> {
-    run.reasons.iter().filter(|reason| reason.phase == row.phase).map(|reason| &reason.reason)
 }

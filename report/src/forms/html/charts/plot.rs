@@ -79,7 +79,7 @@ impl Plot {
         polyline(line.ink, width, &points)
     }
 
-    /// The number of each series at the end of its lines, for those who cannot tell the colours.
+    /// The number of each series at the end of its lines, for readers who cannot distinguish the colours.
     pub fn numbers(&self, layout: &SeriesLayout, lines: &[Line]) -> Markup {
         let ends = lines.iter().filter_map(|line| Some((line.series, self.at(*line.points.last()?))));
         let end = |(series, ends): (usize, Vec<(usize, Point)>)| {

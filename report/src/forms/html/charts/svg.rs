@@ -68,10 +68,3 @@ pub fn polyline(ink: Ink, width: f64, points: &[Point]) -> Markup {
     let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", pixel(*x), pixel(*y))).collect();
     html! { polyline class={ "s" (ink) } stroke-width=(width) points=(points.join(" ")) {} }
 }
-
-/// An invisible area around a point that shows `words` when someone points at it.
-pub fn spot((x, y): Point, words: &str) -> Markup {
-    html! {
-        rect.spot x=(pixel(x - 7.0)) y=(pixel(y - 7.0)) width="14" height="14" { title { (words) } }
-    }
-}

@@ -1,58 +1,12 @@
-//! The progress of a local run: a line per step, and on a terminal a line that changes while
-//! load runs. Touches standard error.
+//! The progress of a measurement in one line. Pure.
 
-use crate::output::{block::CLEAR_LINE, figures};
+use crate::output::figures;
 use dragstrip_crds::units::thousands;
 use dragstrip_results::protocol::{RunnerStage, RunnerState};
-use std::{
-    io::{IsTerminal as _, Write as _},
-    time::{Duration, Instant},
-};
 
-/// How often progress is printed where there is no terminal.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
-
-#[derive(Debug)]
-pub struct Screen {
-    terminal: bool,
-    /// Whether the cursor is in an unfinished line.
-    open: bool,
-    printed: Instant,
-}
-
-impl Default for Screen {
-    fn default() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), open: false, printed: Instant::now() }
-    }
-}
-
-impl Screen {
-    fn write(text: &str) {
-        // A closed standard error is no reason to fail.
-        let mut stderr = std::io::stderr().lock();
-        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-    }
-
-    pub fn step(&mut self, text: &str) {
-        let begin = if self.open { CLEAR_LINE } else { "" };
-        Self::write(&format!("{begin}{text}\n"));
-        (self.open, self.printed) = (false, Instant::now());
-    }
-
-    /// Prints the progress of a step: at once on a terminal, replacing the last one, elsewhere rarely.
-    pub fn progress(&mut self, text: &str) {
-        if self.terminal {
-            Self::write(&format!("{CLEAR_LINE}{text}"));
-            self.open = true;
-        } else if self.printed.elapsed() >= PLAIN_INTERVAL {
-            self.step(text);
-        }
-    }
-}
-
-/// All runners together at a moment; `rate` is in operations per second since the last one. Pure.
+/// All runners together at a moment; `rate` is in operations per second since the last one.
 pub fn live(states: &[RunnerState], rate: Option<f64>) -> String {
-    let Some(slowest) = states.iter().min_by_key(|state| rank(state.stage)) else {
+    let Some(slowest) = states.iter().min_by_key(|state| state.stage) else {
         return "clients are starting".to_owned();
     };
     let operations: u64 = states.iter().map(|state| state.operations).sum();
@@ -73,16 +27,13 @@ pub fn live(states: &[RunnerState], rate: Option<f64>) -> String {
     }
 }
 
-fn rank(stage: RunnerStage) -> u8 {
-    match stage {
-        RunnerStage::Preflight => 0,
-        RunnerStage::Loading => 1,
-        RunnerStage::WarmingUp => 2,
-        RunnerStage::AtStartLine => 3,
-        RunnerStage::Armed => 4,
-        RunnerStage::Running => 5,
-        RunnerStage::Finished => 6,
-    }
+/// Operations per second since the last query, and the state to compare the next one with.
+pub fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Option<(f64, u64)>) {
+    let elapsed = states.iter().map(|state| state.elapsed_seconds).fold(0.0, f64::max);
+    let operations: u64 = states.iter().map(|state| state.operations).sum();
+    let (since, before) = last.unwrap_or((0.0, 0));
+    let rate = (elapsed > since).then(|| operations.saturating_sub(before) as f64 / (elapsed - since));
+    (rate, Some((elapsed, operations)))
 }
 
 #[cfg(test)]
@@ -107,5 +58,19 @@ mod tests {
         let loading = [state(RunnerStage::Running, None), state(RunnerStage::Loading, None)];
         assert_eq!(live(&loading, None), "3,000 keys written");
         assert_eq!(live(&[], None), "clients are starting");
+    }
+
+    #[test]
+    fn the_rate_is_that_of_all_clients_since_the_last_query() {
+        let state = |elapsed_seconds: f64, operations: u64| RunnerState {
+            elapsed_seconds,
+            operations,
+            ..state(RunnerStage::Running, None)
+        };
+        let (first, last) = rate(&[state(1.0, 100), state(0.9, 50)], None);
+        assert_eq!(first, Some(150.0));
+        let (second, _) = rate(&[state(2.0, 300), state(1.9, 150)], last);
+        assert_eq!(second, Some(300.0));
+        assert_eq!(rate(&[state(2.0, 300)], Some((2.0, 300))).0, None, "no time has passed");
     }
 }
