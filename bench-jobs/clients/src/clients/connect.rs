@@ -6,9 +6,12 @@ use tokio::time::timeout;
 
 use crate::clients::bb8_pool::{self, PoolWatch};
 use crate::clients::error::LibraryError;
+use crate::clients::fred_client;
 use crate::clients::link::Link;
-use crate::clients::{fred_client, redis_client};
+use crate::clients::loss::Losses;
+use crate::clients::redis_client::Dialer;
 use crate::plan::{Library, LibraryPlan};
+use dragstrip_crds::workload::ConnectionKind;
 use dragstrip_loadgen::configuration::Configuration;
 
 /// Connects `plan.pool_size` times, one after the other; a pool is one link. `watch` sees
@@ -25,9 +28,9 @@ pub(crate) async fn connect(
             links.push(Link::Pool(within(limit, bb8_pool::connect(configuration, plan, watch)).await?));
         }
         Library::RedisRs(kind) => {
-            let dialer = redis_client::Dialer::new(configuration)?;
+            let dialer = Dialer::new(configuration)?;
             for _ in 0..plan.pool_size {
-                links.push(within(limit, dialer.connect(kind, &watch.losses)).await?);
+                links.push(within(limit, redis_link(&dialer, kind, &watch.losses)).await?);
             }
         }
         Library::Fred => {
@@ -38,6 +41,15 @@ pub(crate) async fn connect(
         }
     }
     Ok(links)
+}
+
+async fn redis_link(dialer: &Dialer, kind: ConnectionKind, losses: &Losses) -> Result<Link, LibraryError> {
+    let link = match (&dialer.cluster, kind) {
+        (Some(cluster), _) => cluster.get_async_connection().await.map(Link::Cluster),
+        (None, ConnectionKind::Multiplexed) => dialer.multiplexed().await.map(Link::Multiplexed),
+        (None, ConnectionKind::ConnectionManager) => dialer.manager(losses).await.map(Link::Manager),
+    };
+    link.map_err(LibraryError::ConnectRedis)
 }
 
 async fn within<T>(

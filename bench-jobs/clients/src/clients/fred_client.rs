@@ -44,13 +44,8 @@ impl Dialer {
 
 fn config(configuration: &Configuration) -> Result<Config, LibraryError> {
     let mut server = Server::new(configuration.server().host.clone(), configuration.server().port);
-    let tls = configuration
-        .server()
-        .tls
-        .as_ref()
-        .map(TlsClient::new)
-        .transpose()
-        .map_err(LibraryError::SetUpTls)?;
+    let tls = configuration.server().tls.as_ref().map(TlsClient::new).transpose();
+    let tls = tls.map_err(LibraryError::SetUpTls)?;
     if let Some(options) = &configuration.server().tls {
         let name = options.server_name.clone().unwrap_or_else(|| configuration.server().host.clone());
         server.tls_server_name = Some(name.into());

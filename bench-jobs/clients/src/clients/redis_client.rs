@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use redis::aio::{ConnectionLike, ConnectionManagerConfig, MultiplexedConnection};
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_read_routing::RandomReplicaStrategy;
 use redis::{
@@ -12,10 +12,9 @@ use redis::{
 };
 
 use crate::clients::error::LibraryError;
-use crate::clients::link::Link;
 use crate::clients::loss::Losses;
 use crate::clients::request::{Answer, Chunk, Reply, Request};
-use dragstrip_crds::workload::{BatchOperation, ConnectionKind};
+use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 
@@ -23,7 +22,7 @@ use dragstrip_loadgen::wire::tls::TlsOptions;
 #[derive(Debug)]
 pub(crate) struct Dialer {
     client: redis::Client,
-    cluster: Option<redis::cluster::ClusterClient>,
+    pub(crate) cluster: Option<redis::cluster::ClusterClient>,
     config: AsyncConnectionConfig,
     manager_config: ConnectionManagerConfig,
     resp3: bool,
@@ -59,21 +58,14 @@ impl Dialer {
         })
     }
 
-    /// Connects; `losses` learns of a connection that would be replaced silently.
-    pub(crate) async fn connect(&self, kind: ConnectionKind, losses: &Losses) -> Result<Link, LibraryError> {
-        let link = match (&self.cluster, kind) {
-            (Some(cluster), _) => cluster.get_async_connection().await.map(Link::Cluster),
-            (None, ConnectionKind::Multiplexed) => self.multiplexed().await.map(Link::Multiplexed),
-            (None, ConnectionKind::ConnectionManager) => {
-                let mut config = self.manager_config.clone();
-                // With RESP2 a manager learns of a loss by a request, which fails.
-                if self.resp3 {
-                    config = config.set_push_sender(losses.pushes());
-                }
-                self.client.get_connection_manager_with_config(config).await.map(Link::Manager)
-            }
-        };
-        link.map_err(LibraryError::ConnectRedis)
+    /// A connection that reconnects by itself; `losses` gets what it would replace silently.
+    pub(crate) async fn manager(&self, losses: &Losses) -> Result<ConnectionManager, RedisError> {
+        let mut config = self.manager_config.clone();
+        // With RESP2 a manager learns of a loss by a request, which fails.
+        if self.resp3 {
+            config = config.set_push_sender(losses.pushes());
+        }
+        self.client.get_connection_manager_with_config(config).await
     }
 
     pub(crate) async fn multiplexed(&self) -> Result<MultiplexedConnection, RedisError> {
