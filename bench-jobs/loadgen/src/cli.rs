@@ -2,7 +2,8 @@
 //! specification and the password, opens the report's file before the run, and writes report and
 //! summary after it.
 
-use std::io::{self, Read as _};
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -92,22 +93,15 @@ impl Program {
 }
 
 fn read(path: &Path) -> Result<Specification, InputError> {
-    let mut text = String::new();
-    let read = if path.as_os_str() == "-" {
-        io::stdin().read_to_string(&mut text)
-    } else {
-        std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text))
-    };
-    read.map_err(|source| InputError::Read { path: path.to_owned(), source })?;
+    let text =
+        if path.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(path) };
+    let text = text.map_err(|source| InputError::Read { path: path.to_owned(), source })?;
     serde_json::from_str(&text).map_err(|source| InputError::Parse { path: path.to_owned(), source })
 }
 
 fn password() -> Result<Option<String>, InputError> {
-    match std::env::var(PASSWORD_VARIABLE) {
-        Ok(password) => Ok(Some(password)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(InputError::DecodePassword),
-    }
+    let password = std::env::var_os(PASSWORD_VARIABLE).map(OsString::into_string);
+    password.transpose().map_err(|_| InputError::DecodePassword)
 }
 
 fn conduct(report_file: Option<&Path>, load: impl FnOnce() -> io::Result<Report>) -> ExitCode {

@@ -139,7 +139,7 @@ impl ReplyScanner {
     fn take_line<S: ReplySink>(&mut self, rest: &[u8], sink: &mut S) -> Result<usize, ScanError> {
         if self.line.is_empty()
             && let Some(&marker) = rest.first()
-            && !b"+-:$_#,(!=*%~>|".contains(&marker)
+            && !is_marker(marker)
         {
             return Err(ScanError::UnknownMarker { marker });
         }
@@ -262,6 +262,12 @@ impl ReplyScanner {
             Top::Aggregate { marker, .. } => sink.reply(ReplyKind::Other(marker), bytes),
         }
     }
+}
+
+/// Whether a reply's type has this marker.
+#[rustfmt::skip]
+fn is_marker(byte: u8) -> bool {
+    matches!(byte, b'+' | b'-' | b':' | b'$' | b'_' | b'#' | b',' | b'(' | b'!' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|')
 }
 
 /// The number in the first line of a reply.
