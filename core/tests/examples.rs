@@ -147,7 +147,7 @@ fn clients_fit(spec: &BenchmarkRunSpec) -> Result<(), String> {
     fits(&clients.placement, |_| {
         vec![Room::of(requested.as_ref()), Room::of(of_helper().requests.as_ref())]
     })?;
-    spec.target.datastore.as_ref().map_or(Ok(()), server_fits)
+    spec.target.datastore().map_or(Ok(()), server_fits)
 }
 
 fn suite_fits(suite: &BenchmarkSuite) -> Result<(), String> {

@@ -7,7 +7,6 @@
 
 use dragstrip_core::{
     datastore::{server, validate::validate},
-    run::validate::tool,
     suite::expand::{ChildRun, Expanded, expand},
 };
 use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec};
@@ -72,10 +71,10 @@ fn run(name: &str, variant: &str, values: &[&str]) -> ChildRun {
 
 fn job(run: &ChildRun, phase: usize) -> JobSpec {
     let target = &run.spec.target;
-    let cluster = target.datastore.as_ref().is_some_and(|spec| spec.cluster.is_some())
-        || target.external.as_ref().is_some_and(|external| external.cluster);
-    let members = target.datastore.as_ref().and_then(|spec| spec.custom.as_ref()).map_or(0, |it| it.members);
-    let port = target.datastore.as_ref().map_or(30001, |spec| u16::try_from(spec.port).unwrap());
+    let cluster = target.datastore().is_some_and(|spec| spec.cluster.is_some())
+        || target.external().is_some_and(|external| external.cluster);
+    let members = target.datastore().and_then(|spec| spec.custom.as_ref()).map_or(0, |it| it.members);
+    let port = target.datastore().map_or(30001, |spec| u16::try_from(spec.port).unwrap());
     let phase = &run.spec.phases[phase];
     let target: JobTarget = serde_json::from_value(json!({
         "host": "server", "port": port, "cluster": cluster, "protocol": "Resp",
@@ -95,7 +94,7 @@ fn job(run: &ChildRun, phase: usize) -> JobSpec {
         warmup_seconds: phase.warmup.as_ref().map(dragstrip_crds::units::Period::seconds),
         minimum_hit_ratio: None,
         allow_eviction: false,
-        tool: tool(phase).unwrap(),
+        tool: phase.tool.clone(),
         watchdog_seconds: 600.0,
         linger_seconds: 0.0,
         memory: None,
@@ -109,7 +108,7 @@ fn launch(run: &ChildRun, phase: usize) -> Launch {
         address: format!("10.0.0.7:{}", job.target.port).parse().unwrap(),
         members: Vec::new(),
         client_index: 0,
-        password: run.spec.target.external.is_some().then(|| "bar".to_owned()),
+        password: run.spec.target.external().is_some().then(|| "bar".to_owned()),
         tls: None,
         output_directory: "/out".into(),
         start_at_unix_nanos: 1,
@@ -168,7 +167,7 @@ fn server(spec: &DatastoreSpec) -> Container {
 }
 
 fn server_of(run: &ChildRun) -> Container {
-    server(run.spec.target.datastore.as_ref().unwrap_or_else(|| panic!("{:?} has no server", run.cell)))
+    server(run.spec.target.datastore().unwrap_or_else(|| panic!("{:?} has no server", run.cell)))
 }
 
 /// The command line of the server of `run`.
@@ -236,7 +235,7 @@ fn memtier_is_started_as_published() {
         assert_options(&run, 2, &pipelined(requests), MEMTIER_OWN);
         assert_eq!(launch(&run, 0).program, "memtier_benchmark");
         assert_eq!(run.spec.clients.placement.instance_type.as_deref(), Some("c7gn.16xlarge"));
-        let machine = run.spec.target.datastore.unwrap().placement.instance_type.unwrap();
+        let machine = run.spec.target.datastore().unwrap().placement.instance_type.clone().unwrap();
         assert_eq!(machine, format!("{}.12xlarge", variant.rsplit_once('-').unwrap().1));
     }
 }
@@ -260,7 +259,7 @@ fn the_servers_under_memtier_have_the_published_flags() {
     let garnet = run("memtier-dragonfly-garnet", "garnet-c6in", &[]);
     assert_eq!(served(&garnet), "--port=6379");
     assert_eq!(server_of(&garnet).image.as_deref(), Some("ghcr.io/romange/garnet:latest"));
-    assert!(garnet.spec.target.datastore.unwrap().pod.host_network);
+    assert!(garnet.spec.target.datastore().unwrap().pod.host_network);
 }
 
 /// By variant: the server's program with the published flags, and what the operator adds.
@@ -304,7 +303,7 @@ const BULLMQ: [(&str, &str, &str); 9] = [
 fn bullmq_is_started_as_published_against_nine_servers() {
     // node index.js -h <ip> -p 7000 -d 30 -r 0 -w 16 -q 8
     let published = "--host=10.0.0.7 --port=7000 --duration=30000ms --readers=0 --writers=16 --queues=8";
-    let own = "--mode=published --reader-concurrency=1 --prefix=b --queue-name={queue%d} --start-at-unix-nanos=1 \
+    let own = "--mode=published --reader-concurrency=1 --queue-name={queue%d} --start-at-unix-nanos=1 \
                --progress-interval=1s --json-out-file=/out/bullmq.json --cleanup-timeout=565.000s";
     for (variant, ..) in BULLMQ {
         let run = run("bullmq", variant, &[]);
@@ -326,21 +325,23 @@ fn the_servers_under_bullmq_have_the_published_flags() {
             assert_eq!(line, options(&format!("{published} {dragonfly}")), "{variant}");
         }
         assert_eq!(server_of(&run).image.as_deref(), Some(image), "{variant}");
-        let spec = run.spec.target.datastore.unwrap();
+        let spec = run.spec.target.datastore().unwrap();
         assert_eq!(
             (spec.placement.instance_type.as_deref(), spec.port),
             (Some("c7i.2xlarge"), 7000),
             "{variant}"
         );
     }
-    let cluster = run("bullmq", "redis-cluster", &[]).spec.target.datastore.unwrap().cluster.unwrap();
+    let cluster = run("bullmq", "redis-cluster", &[]);
+    let cluster = cluster.spec.target.datastore().unwrap().cluster.as_ref().unwrap();
     assert_eq!(cluster.shards, 8);
 }
 
 #[test]
 fn threads_equal_to_the_machines_cpus_leave_a_request_that_fits() {
-    let spec = run("bullmq", "dragonfly-round-robin", &[]).spec.target.datastore.unwrap();
-    let resources = server(&spec).resources.unwrap();
+    let dragonfly = run("bullmq", "dragonfly-round-robin", &[]);
+    let spec = dragonfly.spec.target.datastore().unwrap();
+    let resources = server(spec).resources.unwrap();
     let (limits, requests) = (resources.limits.unwrap(), resources.requests.unwrap());
     assert_eq!((spec.threads, limits["cpu"].0.as_str()), (8, "8"), "a thread on each CPU");
     assert_eq!(requests["cpu"].0, "6", "the node keeps a CPU, and its daemons a part of one");
@@ -409,7 +410,7 @@ fn the_server_under_the_rust_client_is_as_published_and_on_the_same_machine() {
         assert_eq!(container.image.as_deref(), Some("ghcr.io/dragonflydb/dragonfly:v1.34.2"));
         let limits = container.resources.unwrap().limits.unwrap();
         assert_eq!((limits["cpu"].0.as_str(), limits["memory"].0.as_str()), ("32", "48Gi"));
-        let server = run.spec.target.datastore.unwrap();
+        let server = run.spec.target.datastore().unwrap();
         assert!(
             server.cpu.exclusive && run.spec.clients.share_server_node,
             "{suite}: CPUs of its own, one machine"
@@ -439,7 +440,8 @@ fn freds_benchmark_is_started_as_published() {
         let uses = started.environment.contains(&("USE_REDIS_RS".to_owned(), "1".to_owned()));
         assert_eq!(uses, redis_rs, "{variant}: {:?}", started.environment);
     }
-    let external = run("fred", "cluster-replicas", &[]).spec.target.external.unwrap();
+    let replicas = run("fred", "cluster-replicas", &[]);
+    let external = replicas.spec.target.external().unwrap();
     assert_eq!((external.address.as_str(), external.allow_flush), ("redis-cluster-1:30001", true));
 }
 
@@ -486,7 +488,7 @@ fn assert_dkv_server(run: &ChildRun, nodes: usize, workers: &str) {
         assert!(found.contains(&expected), "{:?}: {expected} is missing of {found:?}", run.cell);
     }
     assert_eq!(served(run), "/app/dkv serve");
-    let count = run.spec.target.datastore.as_ref().unwrap().custom.as_ref().unwrap().members;
+    let count = run.spec.target.datastore().unwrap().custom.as_ref().unwrap().members;
     assert_eq!(usize::try_from(count).unwrap(), nodes);
 }
 

@@ -8,32 +8,32 @@ use k8s_openapi::{
 
 /// Condition types of all kinds.
 pub mod types {
-    /// The datastore answers and is what was declared; clients may use it.
+    /// The datastore answers and matches its declaration.
     pub const READY: &str = "Ready";
-    /// What the server says of itself agrees with the declaration.
+    /// The server reports what is declared.
     pub const VERIFIED: &str = "Verified";
-    /// The run or suite has ended, well or badly. `kubectl wait --for=condition=Complete`.
+    /// The run or suite has ended, with or without success. `kubectl wait --for=condition=Complete`.
     pub const COMPLETE: &str = "Complete";
-    /// The run ended with every phase measured and every check passed, or the suite with every run so.
+    /// The run measured every phase and passed every check, or each run of the suite did.
     pub const PASSED: &str = "Passed";
-    /// The run's target is there and verified.
+    /// The run's target exists and is verified.
     pub const TARGET_READY: &str = "TargetReady";
-    /// The run's client pods are up and at the start line.
+    /// The run's client pods wait at the start line.
     pub const CLIENTS_READY: &str = "ClientsReady";
     /// False on an object that this version of the operator cannot read.
     pub const DECODABLE: &str = "Decodable";
 }
 
-/// What a condition says, before it gets its times.
+/// A condition before it gets its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// One of [`types`].
     pub kind: &'static str,
-    /// `Some(true)`, `Some(false)` or unknown.
+    /// `None` if unknown.
     pub status: Option<bool>,
     /// A constant in UpperCamelCase.
     pub reason: &'static str,
-    /// For people; names the field and the remedy when something is wrong.
+    /// For people: names the field and the remedy of a problem.
     pub message: String,
 }
 
@@ -48,15 +48,14 @@ impl Finding {
         Self { kind, status: Some(false), reason, message: message.into() }
     }
 
-    /// A condition whose state is not known yet.
+    /// A condition with unknown state.
     pub fn unknown(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { kind, status: None, reason, message: message.into() }
     }
 }
 
-/// `old` with `findings` written into it: others stay, and a condition whose
-/// status did not change keeps its `lastTransitionTime`. That an object could not
-/// be decoded is over when somebody has findings about it.
+/// `old` with `findings`: other conditions stay, and a condition with the same status keeps its
+/// `lastTransitionTime`. Findings prove that the object can be decoded: [`types::DECODABLE`] goes.
 pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Timestamp) -> Vec<Condition> {
     let mut conditions: Vec<Condition> = old
         .iter()
@@ -86,7 +85,7 @@ pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Tim
     conditions
 }
 
-/// Whether the condition `kind` holds, as observed for `generation`.
+/// Whether the condition `kind` is true for `generation`.
 pub fn holds(conditions: &[Condition], kind: &str, generation: Option<i64>) -> bool {
     conditions.iter().any(|c| {
         c.type_ == kind && c.status == "True" && (generation.is_none() || c.observed_generation == generation)

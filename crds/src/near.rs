@@ -1,22 +1,22 @@
-//! Names that look like a misspelt one, for whoever refuses a field or a name.
+//! Names that resemble a misspelt one.
 
-/// How alike two names are at least to be taken for one another.
+/// Least likeness of a proposed name.
 const ALIKE: f64 = 0.6;
-/// How many names are proposed.
+/// Largest number of proposed names.
 const MOST_NAMES: usize = 3;
 
-/// How alike two names are whatever their case, from 0 to 1: the share of the longer one's
-/// characters that need no change (Damerau and Levenshtein).
+/// Likeness of two names in any case, from 0 to 1: the share of the longer one's characters that need
+/// no change (Damerau and Levenshtein).
 pub fn alike(one: &str, other: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(&one.to_lowercase(), &other.to_lowercase())
 }
 
-/// The names of `known` that `wanted` may have meant, the likeliest first. One that differs in
-/// case alone was meant: none else is proposed.
-pub fn near<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+/// The `names` that `wanted` may mean, the likeliest first. One that differs only in case is the only
+/// one.
+pub fn near<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let alike = |name: &'a str| (alike(wanted, name), name);
     let mut found: Vec<(f64, &str)> =
-        known.into_iter().map(alike).filter(|(alike, _)| *alike >= ALIKE).collect();
+        names.into_iter().map(alike).filter(|(alike, _)| *alike >= ALIKE).collect();
     found.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.cmp(b)));
     found.dedup();
     if found.iter().any(|(_, name)| name.eq_ignore_ascii_case(wanted)) {
@@ -26,8 +26,8 @@ pub fn near<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&
 }
 
 /// "; did you mean A or B?", or nothing.
-pub fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    match near(wanted, known).as_slice() {
+pub fn did_you_mean<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    match near(wanted, names).as_slice() {
         [] => String::new(),
         names => format!("; did you mean {}?", names.join(" or ")),
     }
@@ -38,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_is_told_the_ones_that_it_may_have_meant() {
+    fn similar_names_are_proposed_for_a_misspelt_one() {
         let known = ["threads", "maxMemory", "version", "thread"];
         assert_eq!(near("thraed", known), ["thread", "threads"]);
-        assert_eq!(near("get", ["SET", "GET"]), ["GET"], "another case is no other name");
+        assert_eq!(near("get", ["SET", "GET"]), ["GET"], "only the case differs");
         assert_eq!(near("maxmemory", known), ["maxMemory"]);
         assert!(near("image", known).is_empty(), "nothing looks like image");
         assert_eq!(did_you_mean("verison", known), "; did you mean version?");

@@ -1,4 +1,4 @@
-//! `BenchmarkRun`: phases of load against one target, measured and judged.
+//! `BenchmarkRun`: phases of load against one target.
 
 mod comparability;
 mod measured;
@@ -25,48 +25,49 @@ pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, Ve
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
+    defaults::int,
     pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     thresholds::Threshold,
     units::{Decimal, Period, decimal_between},
-    workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
+    workload::{LoadSpec, ToolSpec},
 };
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// A Datastore in the run's namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DatastoreReference {
-    /// Its name, such as redis.
+    /// Name of the Datastore, such as redis.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
-/// How clients encrypt their connections to an external server.
+/// Encryption of connections to an external server.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTls {
-    /// Secret with ca.crt, which must have signed the server's certificate.
-    /// If omitted the well-known authorities; memtier and exec have those of their image.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Secret with ca.crt, the authority of the server's certificate. Defaults to the public
+    /// authorities; for memtier and exec, those of their image.
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret_name: Option<String>,
     /// Secret with the clients' tls.crt and tls.key. No client certificate if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub client_secret_name: Option<String>,
-    /// Name the server's certificate must be valid for; the address's host if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Name in the server's certificate. Defaults to the host of the address.
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
-    /// Take any certificate. Only for tests: anybody could be in between. Defaults to false.
+    /// Accept any certificate. Use it for tests only. Defaults to false.
     #[serde(default)]
     pub insecure_skip_verify: bool,
 }
 
-/// A server that Dragstrip did not make.
+/// A server outside Dragstrip.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -79,53 +80,97 @@ pub struct ExternalTarget {
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9.-]+|\\\\[[0-9A-Fa-f:]+\\\\]):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')")
         .message("address is HOST:PORT with a port from 1 to 65535, such as 10.0.0.7:6379 or [fd00::7]:6379"))]
     pub address: String,
-    /// The password. No password if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Secret with the password. No password if omitted.
     pub auth_secret_ref: Option<SecretKeyReference>,
-    /// ACL user; the default user if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// ACL user. Defaults to the default user.
     #[schemars(length(min = 1, max = 256))]
     pub username: Option<String>,
-    /// Encrypted connections. Plain ones if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Encryption of connections. None if omitted.
     pub tls: Option<ClientTls>,
-    /// What the server speaks: Resp or Tcp. Tcp leaves out every question over RESP;
-    /// only exec tools can load it. Defaults to Resp.
+    /// Protocol of the server: Resp or Tcp. Nothing is read back over Tcp, and only exec tools can
+    /// load it. Defaults to Resp.
     #[serde(default)]
     pub protocol: ServerProtocol,
-    /// Allow phases with `flush: true` to empty this server. It is not ours: default false.
+    /// Allow phases with `flush: true` to empty this server. Defaults to false.
     #[serde(default)]
     pub allow_flush: bool,
-    /// Whether the server is expected to run in cluster mode; a mismatch fails the run
-    /// before load. Defaults to false.
+    /// Whether the server runs in cluster mode. A mismatch fails the run before the load. Defaults
+    /// to false.
     #[serde(default)]
     pub cluster: bool,
-    /// Whether it is a single Dragonfly that says it is in cluster mode
-    /// (`--cluster_mode=emulated`) and is loaded as the one server it is. Defaults to false.
+    /// Whether it is one Dragonfly with `--cluster_mode=emulated`. Defaults to false.
     #[serde(default)]
     pub emulated_cluster: bool,
 }
 
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", try_from = "TargetFields")]
+// A run has one of them.
+#[allow(clippy::large_enum_variant)]
+pub enum Target {
+    /// A Datastore in the same namespace.
+    DatastoreRef(DatastoreReference),
+    /// A Datastore that is created for this run and removed after it.
+    Datastore(DatastoreSpec),
+    /// A server outside Dragstrip.
+    External(ExternalTarget),
+}
+
+const ONE_TARGET: &str = "target needs exactly one of datastoreRef (a Datastore that exists), datastore (made for this run) and external (an address)";
+
 /// What is measured: exactly one of the three.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[derive(Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("[has(self.datastoreRef), has(self.datastore), has(self.external)].filter(x, x).size() == 1")
-        .message("target needs exactly one of datastoreRef (a Datastore that exists), datastore (made for this run) and external (an address)"),
+        .message(ONE_TARGET),
 )]
-pub struct Target {
+struct TargetFields {
     /// A Datastore in the same namespace, such as `{name: redis}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub datastore_ref: Option<DatastoreReference>,
-    /// A Datastore made for this run and removed after it, such as `{engine: Redis, threads: 4}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub datastore: Option<DatastoreSpec>,
-    /// A server that is already there, such as `{address: "10.0.0.7:6379"}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub external: Option<ExternalTarget>,
+    datastore_ref: Option<DatastoreReference>,
+    /// A Datastore that is created for this run and removed after it, such as `{engine: Redis, threads: 4}`.
+    datastore: Option<DatastoreSpec>,
+    /// A server outside Dragstrip, such as `{address: "10.0.0.7:6379"}`.
+    external: Option<ExternalTarget>,
+}
+
+impl TryFrom<TargetFields> for Target {
+    type Error = &'static str;
+
+    fn try_from(fields: TargetFields) -> Result<Self, &'static str> {
+        match (fields.datastore_ref, fields.datastore, fields.external) {
+            (Some(reference), None, None) => Ok(Self::DatastoreRef(reference)),
+            (None, Some(datastore), None) => Ok(Self::Datastore(datastore)),
+            (None, None, Some(external)) => Ok(Self::External(external)),
+            _ => Err(ONE_TARGET),
+        }
+    }
+}
+
+impl Target {
+    /// Name of the Datastore, which is that of the `run` if created for it, or the external address.
+    pub fn name<'a>(&'a self, run: &'a str) -> &'a str {
+        match self {
+            Self::DatastoreRef(reference) => &reference.name,
+            Self::Datastore(_) => run,
+            Self::External(external) => &external.address,
+        }
+    }
+
+    /// The Datastore that is created for the run.
+    pub fn datastore(&self) -> Option<&DatastoreSpec> {
+        if let Self::Datastore(datastore) = self { Some(datastore) } else { None }
+    }
+
+    /// The server outside Dragstrip.
+    pub fn external(&self) -> Option<&ExternalTarget> {
+        if let Self::External(external) = self { Some(external) } else { None }
+    }
 }
 
 /// One step of a run.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -150,74 +195,57 @@ pub struct Target {
         .message("the name of a phase with search has at most 16 characters: its Jobs' names have the number of the point too"),
 )]
 pub struct PhaseSpec {
-    /// Name of the phase, unique in the run, such as read. At most 20 characters of a-z, 0-9
-    /// and -; 16 with search.
+    /// Name of the phase, unique in the run, such as read: at most 20 characters of a-z, 0-9 and -,
+    /// 16 with search.
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("a phase's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]
     pub name: String,
-    /// Empty the datastore (FLUSHALL) before this phase. Defaults to false: data stays.
+    /// Empty the datastore (FLUSHALL) before this phase. Defaults to false.
     #[serde(default)]
     pub flush: bool,
-    /// Write these keys before the load, and make sure that all of them are there. None if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Write these keys before the load and check that all of them exist. None if omitted.
     pub load: Option<LoadSpec>,
-    /// Load of the same kind for this long before the measured part, in no figure of
-    /// the result, such as 10s. None if omitted. memtier takes whole seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Run the same load for this long before measuring, such as 10s; whole seconds for memtier. No
+    /// warm-up if omitted.
     pub warmup: Option<Period>,
-    /// Share of reads that must find their key, from "0" to "1", such as "0.999":
-    /// below it the repetition is invalid, since reads that find nothing are cheaper.
-    /// Any share will do if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Share of reads that must find their key, from "0" to "1", such as "0.999". A repetition below
+    /// it is invalid, since reads that find nothing are cheaper. Not checked if omitted.
     #[x_kube(validation = Rule::new(decimal_between("0.0", "1.0"))
         .message("minimumHitRatio is from 0 to 1, such as \"0.999\""))]
     pub minimum_hit_ratio: Option<Decimal>,
-    /// Let the server evict keys for memory while this phase's load runs, as a cache
-    /// does that is smaller than its data. Defaults to false: an evicted key makes the
-    /// repetition invalid, since the data measured is then not the data declared.
-    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    /// Accept that the server evicts keys during the load, as a cache does that is smaller than its
+    /// data. Defaults to false: an evicted key makes the repetition invalid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
-    /// What becomes of the run when this phase fails. Defaults to Stop.
+    /// What the run does if this phase fails: Stop, or Continue with later phases and repetitions.
+    /// The run fails in both cases. Defaults to Stop.
     #[serde(default, skip_serializing_if = "OnFailure::is_stop")]
     pub on_failure: OnFailure,
-    /// Run `memtier_benchmark`, such as `{testTime: 60s, ratio: "1:10"}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memtier: Option<MemtierSpec>,
-    /// Run Dragstrip's own load generator, such as `{duration: 60s, ratio: "1:10"}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loadgen: Option<LoadgenSpec>,
-    /// Run the BullMQ job, such as `{duration: 30s, writers: 16, queues: 8}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bullmq: Option<BullmqSpec>,
-    /// Run any tool, such as `{image: redis:8, command: [redis-benchmark, ...], parser: {redisBenchmarkCsv: {}}}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exec: Option<ExecSpec>,
-    /// Search for the limit of the server instead of measuring once, such as
-    /// `{raise: Connections, to: 512, until: {p99: 1ms}}`; with memtier and loadgen. The
-    /// phase's figures are those at the value found.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The tool: one of memtier, loadgen, bullmq and exec.
+    #[serde(flatten)]
+    pub tool: ToolSpec,
+    /// Search for the limit of the server with memtier or loadgen, such as
+    /// `{raise: Connections, to: 512, until: {p99: 1ms}}`. The phase's figures are those at the value
+    /// that was found.
     pub search: Option<SearchSpec>,
-    /// Read the servers' memory once more a while after the phase, such as `{settle: 60s}`.
-    /// Only right after the phase if omitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Read the servers' memory again some time after the phase, such as `{settle: 60s}`. If omitted,
+    /// only right after the phase.
     pub memory: Option<MemorySpec>,
 }
 
-/// What becomes of a run of which a phase failed. It is Failed in the end either way.
+/// What a run does if a phase fails. The run fails in both cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// The run ends: later phases may need what this one was to leave behind.
+    /// The run ends.
     #[default]
     Stop,
-    /// Later phases and repetitions are measured all the same.
+    /// Later phases and repetitions are measured.
     Continue,
 }
 
 impl OnFailure {
-    /// Not written: what was declared before there was a choice stays the same.
-    // serde asks with a reference.
+    // serde passes a reference.
     #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_stop(&self) -> bool {
         *self == Self::Stop
@@ -230,17 +258,16 @@ pub enum ClientSpread {
     /// As evenly as the nodes allow.
     #[default]
     Preferred,
-    /// As many on each node as on every other, give or take one; else they wait.
+    /// Evenly, with a difference of at most one; otherwise they wait.
     Required,
-    /// No two on one node; else they wait.
+    /// One on each node; otherwise they wait.
     OnePerNode,
-    /// Wherever the scheduler likes.
+    /// As the scheduler decides.
     None,
 }
 
-/// Put clients beside the server without naming the place: Zone (on nodes of its zone) or
-/// PlacementGroup (on nodes of its placement group), by the labels of its node; they
-/// wait where it has none. Anywhere if omitted.
+/// Run clients near the server: Zone (on nodes of its zone) or PlacementGroup (on nodes of its
+/// placement group), by the labels of its node. They wait if it has none. Anywhere if omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Colocate {
     /// The server's zone.
@@ -250,48 +277,40 @@ pub enum Colocate {
 }
 
 /// The client pods.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
 )]
 pub struct ClientsSpec {
-    /// How many client pods load the target together, from 1 to 256. Defaults to 1.
-    #[serde(default = "default_pods")]
+    /// Number of client pods that load the target together, from 1 to 256. Defaults to 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 256))]
     pub pods: i32,
-    /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`.
-    /// Unlimited if omitted, with requests of 100m and 64Mi, or, where an autoscaler has
-    /// to make a node first, of a CPU for each load thread but one: the client must be the
-    /// stronger one. A CPU limit must be at least the tool's load threads. A namespace
-    /// whose ResourceQuota is about limits needs them here.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`. A CPU limit must
+    /// be at least the tool's load threads. Defaults to no limits and requests of 100m and 64Mi, or of
+    /// a CPU for each load thread but one if an autoscaler must first create a node. Set limits if the
+    /// namespace's ResourceQuota requires them.
     pub resources: Option<ResourceRequirements>,
-    /// Which nodes they may run on; never one with a Dragstrip server, unless
-    /// shareServerNode is true. Nodes labelled `dragstrip.dev/role=client` are preferred
-    /// if omitted.
+    /// Nodes for the clients: never one with a Dragstrip server, unless shareServerNode is true.
+    /// Defaults to any node, with a preference for the label `dragstrip.dev/role=client`.
     #[serde(default)]
     pub placement: Placement,
-    /// Put them beside the server without naming the place: Zone (on nodes of its zone) or
-    /// PlacementGroup (on nodes of its placement group), by the labels of its node; they
-    /// wait where it has none. Anywhere if omitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Run clients near the server: Zone (on nodes of its zone) or PlacementGroup (on nodes of its
+    /// placement group), by the labels of its node. They wait if it has none. Anywhere if omitted.
     pub colocate: Option<Colocate>,
-    /// How they are spread over those nodes: Preferred (as evenly as the nodes allow),
-    /// Required (evenly, or they wait), OnePerNode (no two on one node, or they wait) or
-    /// None (wherever the scheduler likes). Defaults to Preferred.
+    /// Spread of the clients over those nodes: Preferred (as evenly as the nodes allow), Required
+    /// (evenly, or they wait), OnePerNode (one on each node, or they wait) or None (as the scheduler
+    /// decides). Defaults to Preferred.
     #[serde(default)]
     pub spread: ClientSpread,
-    /// Let clients run on the target's own node, beside the server: for clusters
-    /// of one machine. Client and server then compete for its CPUs and the figures
-    /// are not the server's alone. Defaults to false: clients keep off every node that
-    /// has a Dragstrip server.
+    /// Let clients run on the server's node, for clusters of one machine. Clients and server then
+    /// compete for its CPUs. Defaults to false: clients avoid every node with a Dragstrip server.
     #[serde(default)]
     pub share_server_node: bool,
-    /// Whether the clients' CPUs are their own, such as `{exclusive: true}`: as many whole
-    /// CPUs as the tool has load threads, or those of resources, which must not be fewer and
-    /// which exec phases need. Not exclusive if omitted.
-    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    /// Exclusive CPUs, such as `{exclusive: true}`: as many as the tool has load threads, or those of
+    /// resources, which must not be fewer and which exec phases need. Not exclusive if omitted.
     #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
     pub cpu: CpuSettings,
     /// Labels, annotations, volumes and other settings of the client pods, such as
@@ -300,14 +319,10 @@ pub struct ClientsSpec {
     pub pod: PodSettings,
 }
 
-fn default_pods() -> i32 {
-    1
-}
-
 impl Default for ClientsSpec {
     fn default() -> Self {
         Self {
-            pods: default_pods(),
+            pods: 1,
             resources: None,
             placement: Placement::default(),
             colocate: None,
@@ -320,7 +335,7 @@ impl Default for ClientsSpec {
 }
 
 impl ClientsSpec {
-    /// Whether they may run on the server's own node.
+    /// Whether clients may run on the server's node.
     pub fn share_node(&self) -> bool {
         self.share_server_node || self.placement.same_node_as.is_some()
     }
@@ -331,11 +346,11 @@ fn is_duration(path: &str) -> String {
     format!("{path}.matches('^([0-9]+(h|ms|m|s))+$')")
 }
 
-/// CEL: no phase declares more load than `timeout` allows. A number of requests
-/// takes nobody knows how long and counts nothing.
+/// CEL: the phases declare no more load than `timeout` allows. The duration of a number of requests
+/// is unknown and counts nothing.
 fn timeout_rule() -> String {
-    let seconds = |known: &str, path: &str| {
-        format!("({known} && {} ? duration({path}).getSeconds() : 0)", is_duration(path))
+    let seconds = |present: &str, path: &str| {
+        format!("({present} && {} ? duration({path}).getSeconds() : 0)", is_duration(path))
     };
     let declared = [
         seconds("has(p.warmup)", "p.warmup"),
@@ -354,28 +369,20 @@ fn timeout_rule() -> String {
     )
 }
 
-fn default_repetitions() -> i32 {
-    1
-}
-
-fn default_max_retries() -> i32 {
-    1
-}
-
 fn default_timeout() -> Period {
     Period::from_minutes(30)
 }
 
-/// A benchmark: phases of load, in order, against one target. The whole
-/// sequence is repeated `repetitions` times. The spec cannot be changed once
-/// the run has started, except for `cancel` and `ttlAfterFinished`.
+/// A benchmark: a sequence of phases of load against one target, repeated `repetitions` times. After
+/// the run has started, only `cancel` and `ttlAfterFinished` can change.
+#[skip_serializing_none]
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "dragstrip.dev",
     version = "v1alpha1",
     kind = "BenchmarkRun",
     plural = "benchmarkruns",
-    doc = "Phases of load against one target, measured and judged.",
+    doc = "Phases of load against one target, with measurements and a verdict.",
     namespaced,
     status = "BenchmarkRunStatus",
     derive = "PartialEq",
@@ -392,7 +399,7 @@ fn default_timeout() -> Period {
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    // The operator watches the runs that have not finished and those to be removed, and no others.
+    // The operator watches only the runs that have not finished and those that it is to remove.
     selectable = ".status.finishedAt",
     selectable = ".spec.ttlAfterFinished",
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,31}[a-z0-9])?$')")
@@ -430,61 +437,55 @@ fn default_timeout() -> Period {
         .field_path(".timeout"),
 )]
 pub struct BenchmarkRunSpec {
-    /// What is measured, such as `{datastoreRef: {name: redis}}`.
+    /// The server to measure, such as `{datastoreRef: {name: redis}}`.
     pub target: Target,
-    /// What is run, in this order, such as `[{name: read, loadgen: {duration: 60s}}]`;
-    /// from 1 to 32 phases.
+    /// From 1 to 32 phases, which run in this sequence, such as `[{name: read, loadgen: {duration: 60s}}]`.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(validation = Rule::new("self.all(p, self.exists_one(q, q.name == p.name))")
         .message("phase names must be unique within a run"))]
     pub phases: Vec<PhaseSpec>,
-    /// How often the whole sequence of phases is measured, from 1 to 99. Defaults to 1.
-    #[serde(default = "default_repetitions")]
+    /// How often to measure the sequence of phases, from 1 to 99. Defaults to 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 99))]
     pub repetitions: i32,
-    /// How often a repetition that lost a client pod or its node is measured
-    /// again, all its phases from the first. The lost measurement is stored, marked
-    /// invalid, and never part of a sum. Other failures end the run. From 0 to 9, default 1.
-    #[serde(default = "default_max_retries")]
+    /// How often to measure a repetition again, from its first phase, after it lost a client pod or
+    /// its node. The lost measurement is stored as invalid and is in no sum. Other failures end the
+    /// run. From 0 to 9, default 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 0, max = 9))]
     pub max_retries: i32,
-    /// The client pods: one, anywhere but on a server's node, if omitted.
+    /// The client pods. Defaults to one, on any node without a server.
     #[serde(default)]
     pub clients: ClientsSpec,
-    /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
-    /// other runs. At least the warmup, duration and settle time of all phases (of bullmq in
-    /// mode Published with readers the first two twice) times repetitions; of a search, which takes up to
-    /// 24 times as long, those of one point.
-    /// Defaults to 30m.
+    /// Longest time that the run may take, such as 30s, 5m or 1h30m, without the wait for other runs.
+    /// At least the warmup, duration and settle time of all phases times repetitions; bullmq in mode
+    /// Published with readers counts warmup and duration twice, and a search, which takes up to 24
+    /// times as long, counts one point. Defaults to 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,
-    /// How strict the checks of the numbers are, such as
+    /// Levels and limits of checks, such as
     /// `[{check: ForeignLoad, level: Ignore}, {check: HighVariance, level: Required, limit: "0.02"}]`.
-    /// A check that is not named here makes the verdict Degraded, at its default limit.
-    // Left out where it is empty, so that the digest of a spec that does not know it stays the same.
+    /// Other checks make the verdict Degraded at their default limits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["check".into()]))]
     pub requirements: Vec<Requirement>,
-    /// Measure how much equal repetitions differ on these nodes, and keep that for later
-    /// runs there, which show it in `status.noise`. Needs 3 repetitions or more. Defaults to false.
+    /// Measure how much equal repetitions differ on these nodes, and store it for later runs there,
+    /// which show it in `status.noise`. Needs at least 3 repetitions. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibrate: bool,
-    /// Bounds that the figures must keep, such as
-    /// `[{metric: P99Milliseconds, phase: read, maximum: "1.2"}]`: the run's condition Passed
-    /// is False, and names them, where one is not kept. None if omitted.
+    /// Limits of the figures, such as `[{metric: P99Milliseconds, phase: read, maximum: "1.2"}]`. If a
+    /// figure exceeds one, the condition Passed is False and names it. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub thresholds: Vec<Threshold>,
-    /// The phase whose figures are the run's own at a glance: in kubectl's columns and
-    /// `status.headline`. If omitted the last measured one that has a throughput.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The phase whose figures kubectl's columns and `status.headline` show. Defaults to the last
+    /// measured phase with a throughput.
     #[schemars(length(min = 1, max = 20))]
     pub headline: Option<String>,
-    /// Remove the run this long after it finished, such as 24h. Kept if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Remove the run this long after it finished, such as 24h. Never if omitted.
     pub ttl_after_finished: Option<Period>,
-    /// Stop the run; what was measured stays. Defaults to false.
+    /// Stop the run and keep its results. Defaults to false.
     #[serde(default)]
     pub cancel: bool,
 }

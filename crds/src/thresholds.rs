@@ -1,17 +1,17 @@
-//! What a number must be for a run or suite to pass: the words for it in spec and status.
+//! Thresholds: the figures that a run or suite needs to pass, in spec and status.
 
 use crate::units::Decimal;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde_with::skip_serializing_none;
 
 /// A figure of a phase, named with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum MetricName {
     /// Throughput.
     OperationsPerSecond,
-    /// Bytes in both directions.
+    /// Bytes per second in both directions.
     BytesPerSecond,
     /// Mean latency.
     MeanMilliseconds,
@@ -31,25 +31,25 @@ pub enum MetricName {
     MaxMilliseconds,
     /// Share of reads that found their key, from 0 to 1.
     HitRatio,
-    /// Error replies of one repetition, on average.
+    /// Mean number of error replies in a repetition.
     Errors,
     /// Items per second of timed batches.
     ElementsPerSecond,
     /// Seconds of one timed batch.
     SecondsPerBatch,
-    /// Memory that all servers together say their data needs, in bytes: after the settle time
-    /// of the phase, else right after it, as the other figures of memory.
+    /// Memory that all servers report for their data, in bytes. All figures of memory are read after
+    /// the phase's settle time, or right after the phase.
     ServerUsedBytes,
     /// Resident memory of the servers, in bytes.
     ServerRssBytes,
-    /// The most memory that the servers have used, in bytes.
+    /// Peak memory of the servers, in bytes.
     ServerPeakBytes,
     /// Memory of one key and its value, in bytes.
     BytesPerKey,
 }
 
 impl MetricName {
-    /// All of them, in the order in which reports show them.
+    /// All metrics, in the sequence of reports.
     pub const ALL: [Self; 18] = [
         Self::OperationsPerSecond,
         Self::BytesPerSecond,
@@ -71,12 +71,12 @@ impl MetricName {
         Self::BytesPerKey,
     ];
 
-    /// The one of this name.
+    /// The metric with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.to_string() == name)
     }
 
-    /// Its unit for people; nothing of a share and of a count.
+    /// Its unit for people; empty for a share or a count.
     pub fn unit(self) -> &'static str {
         match self {
             Self::OperationsPerSecond => "ops/s",
@@ -96,7 +96,7 @@ impl MetricName {
         }
     }
 
-    /// Whether more of it is better.
+    /// Whether more is better.
     pub fn more_is_better(self) -> bool {
         matches!(
             self,
@@ -105,90 +105,72 @@ impl MetricName {
     }
 }
 
-impl fmt::Display for MetricName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// What the limits of a threshold are compared with.
+/// What the limits of a threshold apply to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RelativeTo {
     /// The figure itself, in the metric's unit.
     #[default]
     Nothing,
-    /// The figure divided by the baseline's: "0.95" is five percent less.
+    /// Its ratio to the baseline's figure: "0.95" is 5% less.
     Baseline,
 }
 
-impl RelativeTo {
-    // serde asks with a reference.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_nothing(&self) -> bool {
-        *self == Self::Nothing
-    }
-}
-
-/// What a figure must be, such as `{metric: P99Milliseconds, phase: read, maximum: "1.5"}` or
+/// Limits of a figure, such as `{metric: P99Milliseconds, phase: read, maximum: "1.5"}` or
 /// `{metric: OperationsPerSecond, minimum: "0.95", relativeTo: Baseline}`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("has(self.minimum) || has(self.maximum)")
         .message("a threshold needs a minimum, a maximum, or both"),
     validation = Rule::new("!has(self.minimum) || !has(self.maximum) || double(self.minimum) <= double(self.maximum)")
-        .message("minimum must not be above maximum: no figure can be both"),
+        .message("minimum must not be above maximum"),
     validation = Rule::new("!has(self.onlySignificant) || !self.onlySignificant || has(self.relativeTo) && self.relativeTo == 'Baseline'")
-        .message("onlySignificant is about a difference: set relativeTo: Baseline"),
+        .message("onlySignificant needs relativeTo: Baseline"),
 )]
 pub struct Threshold {
-    /// The figure, named with its unit: OperationsPerSecond, P99Milliseconds, ServerUsedBytes.
+    /// The metric, such as OperationsPerSecond, P99Milliseconds or ServerUsedBytes.
     pub metric: MetricName,
-    /// The phase; every one that has the figure if omitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Name of the phase. Defaults to every phase that has the metric.
     #[schemars(length(min = 1, max = 20))]
     pub phase: Option<String>,
-    /// The operation, such as GET; the total of the phase if omitted, and its only operation
-    /// where it has no total.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The operation, such as GET. Defaults to the phase's total, or to its only operation if it has
+    /// no total.
     #[schemars(length(min = 1, max = 64))]
     pub operation: Option<String>,
-    /// The least that is good enough, such as "100000".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The least that passes, such as "100000".
     pub minimum: Option<Decimal>,
-    /// The most that is good enough, such as "1.5".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The most that passes, such as "1.5".
     pub maximum: Option<Decimal>,
-    /// What minimum and maximum are about: Nothing (the figure itself) or Baseline (its ratio
-    /// to the baseline, which a BenchmarkSuite has). Defaults to Nothing.
-    #[serde(default, skip_serializing_if = "RelativeTo::is_nothing")]
+    /// What minimum and maximum limit: Nothing (the figure itself) or Baseline (its ratio to the
+    /// baseline of a BenchmarkSuite). Defaults to Nothing.
+    #[serde(default)]
     pub relative_to: RelativeTo,
-    /// Miss it only where the difference to the baseline is significant: the whole 95 %
-    /// confidence interval of the ratio is beyond the limit. Defaults to false.
+    /// Fail only if the difference is significant: the complete 95 % confidence interval of the ratio
+    /// is beyond the limit. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_significant: bool,
 }
 
-/// How one figure stands to a threshold.
+/// A figure compared with a threshold.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdStatus {
-    /// The threshold's place in `spec.thresholds`, from 0.
+    /// Index of the threshold in `spec.thresholds`, from 0.
     pub threshold: u32,
     /// The figure.
     pub metric: MetricName,
-    /// The suite's variant and the values of its axes; absent in a run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The suite's variant and the values of its axes; omitted in a run.
     pub cell: Option<String>,
     /// The phase.
     pub phase: String,
     /// The operation.
     pub operation: String,
-    /// The figure, or its ratio to the baseline; omitted if the metric was not measured: the threshold then
-    /// fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The figure, or its ratio to the baseline. Omitted if the metric was not measured; the threshold
+    /// then fails.
     pub value: Option<f64>,
-    /// Whether it is good enough.
+    /// Whether it passes.
     pub met: bool,
     /// The figure and its limit in one sentence.
     pub message: String,

@@ -1,39 +1,20 @@
-//! Units people write in manifests: memory quantities, durations and decimal
-//! fractions. Each is a string in the API and a number in the code, converted in
-//! one place. The schema's rules are made from the parsers' own tables, so that
-//! admission and parser take the same strings.
+//! Units that people write in manifests: memory, durations, decimal fractions and latencies. Each
+//! is a text in the API and a number in the code. The rules of the schema are made from the
+//! parsers' own tables, so that admission and parser accept the same texts.
 
 use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
-/// A unit that could not be read; the message names the text and the remedy.
+/// A text that cannot be read.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
-pub enum UnitError {
-    /// Not a number followed by a known memory suffix, or too large.
-    #[error("{0:?} is not an amount of memory: {MEMORY_FORM}")]
-    Memory(String),
-    /// Less memory than any server can work with: most likely the unit is missing.
-    #[error("{text:?} is {bytes} bytes: at least 1Mi is needed, such as 512Mi")]
-    LittleMemory {
-        /// What was written.
-        text: String,
-        /// What it means.
-        bytes: u64,
-    },
-    /// Not a duration, or too long.
-    #[error("{0:?} is not a duration: {PERIOD_FORM}")]
-    Duration(String),
-    /// No time at all.
-    #[error("{0:?} is not a time: {PERIOD_POSITIVE}")]
-    NoTime(String),
-    /// Not a decimal fraction.
-    #[error("{0:?} is not a decimal fraction: {DECIMAL_FORM}")]
-    Decimal(String),
-    /// Not a latency.
-    #[error("{0:?} is not a latency: {LATENCY_FORM}")]
-    Latency(String),
+#[error("{text:?} is {problem}")]
+pub struct UnitError {
+    text: String,
+    /// What it is, or is not, and the remedy.
+    problem: String,
 }
 
 const MEMORY_FORM: &str =
@@ -45,30 +26,34 @@ const LATENCY_FORM: &str =
 const DECIMAL_FORM: &str =
     "write digits in quotes, with a point before the fraction, such as \"0.99\" or \"50\"";
 
-/// The schema of a string that is refused with `message` unless it matches
-/// `pattern`. A rule and not a `pattern`, whose message would be a regular expression.
-fn text_schema(longest: usize, pattern: &str, message: &str) -> Schema {
-    let rule = format!("self.matches('{pattern}')");
-    json_schema!({
-        "type": "string", "maxLength": longest,
-        "x-kubernetes-validations": [{"rule": rule, "message": message}],
-    })
+/// The schema of a text that is refused with `message` unless it matches `pattern`, and by `more`
+/// rules. Rules and no `pattern`, whose message would be a regular expression.
+fn text_schema(longest: usize, pattern: &str, message: &str, more: &[serde_json::Value]) -> Schema {
+    let form = json!({"rule": format!("self.matches('{pattern}')"), "message": message});
+    let rules: Vec<_> = std::iter::once(&form).chain(more).collect();
+    json_schema!({"type": "string", "maxLength": longest, "x-kubernetes-validations": rules})
 }
 
-/// What makes a type a string in JSON and in the schema.
+/// A type that is a text in JSON and in the schema: `$parse` reads its value, or says what the text
+/// is instead.
 macro_rules! text_unit {
-    ($type:ident, $schema:expr) => {
-        impl TryFrom<String> for $type {
-            type Error = UnitError;
-
-            fn try_from(text: String) -> Result<Self, UnitError> {
-                text.parse()
-            }
+    ($(#[$attribute:meta])* $type:ident { $field:ident: $value:ty }, $parse:expr, $schema:expr) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, PartialEq, SerializeDisplay, DeserializeFromStr)]
+        pub struct $type {
+            text: String,
+            $field: $value,
         }
 
-        impl From<$type> for String {
-            fn from(unit: $type) -> Self {
-                unit.text
+        impl FromStr for $type {
+            type Err = UnitError;
+
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                let text = text.to_owned();
+                match $parse(&text) {
+                    Ok($field) => Ok(Self { text, $field }),
+                    Err(problem) => Err(UnitError { text, problem }),
+                }
             }
         }
 
@@ -94,13 +79,13 @@ macro_rules! text_unit {
     };
 }
 
-/// An amount of memory as Kubernetes writes it (`512Mi`, `2Gi`, `4000000000`), at least 1Mi.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Memory {
-    text: String,
-    bytes: u64,
-}
+text_unit!(
+    /// An amount of memory as Kubernetes writes it (`512Mi`, `2Gi`, `4000000000`), at least 1Mi.
+    #[derive(Eq)]
+    Memory { bytes: u64 },
+    parse_memory,
+    memory_schema()
+);
 
 /// Suffix, most digits in front of it, and bytes. So many digits cannot overflow.
 const MEMORY_UNITS: [(&str, usize, u64); 9] = [
@@ -115,23 +100,34 @@ const MEMORY_UNITS: [(&str, usize, u64); 9] = [
     ("Ti", 3, 1 << 40),
 ];
 
-const LEAST_MEMORY: u64 = 1 << 20;
-
 fn memory_schema() -> Schema {
     let forms = MEMORY_UNITS.map(|(unit, digits, _)| format!("[0-9]{{1,{digits}}}{unit}"));
     let pattern = format!("^({})$", forms.join("|"));
-    let mut schema = text_schema(15, &pattern, MEMORY_FORM);
-    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(|rules| rules.as_array_mut()) {
-        rules.push(serde_json::json!({
-            "rule": format!("!self.matches('{pattern}') || quantity(self).compareTo(quantity('1Mi')) >= 0"),
-            "message": "at least 1Mi is needed, such as 512Mi; a number without a unit means bytes",
-            "messageExpression": "self + (self.matches('^[0-9]+$') ? ' without a unit means bytes' : ' is less than 1Mi') + ': at least 1Mi is needed, such as 512Mi'",
-        }));
-    }
-    schema
+    let least = json!({
+        "rule": format!("!self.matches('{pattern}') || quantity(self).compareTo(quantity('1Mi')) >= 0"),
+        "message": "at least 1Mi is needed, such as 512Mi; a number without a unit means bytes",
+        "messageExpression": "self + (self.matches('^[0-9]+$') ? ' without a unit means bytes' : ' is less than 1Mi') + ': at least 1Mi is needed, such as 512Mi'",
+    });
+    text_schema(15, &pattern, MEMORY_FORM, &[least])
 }
 
-text_unit!(Memory, memory_schema());
+/// The value of a text of one of `units`, each with the most digits in front of it.
+fn amount<'a>(text: &str, mut units: impl Iterator<Item = &'a (&'a str, usize, u64)>) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let (_, digits, factor) = units.find(|(name, ..)| *name == unit)?;
+    number.parse().ok().filter(|_: &u64| number.len() <= *digits).map(|number| number * factor)
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    match amount(text, MEMORY_UNITS.iter()) {
+        None => Err(format!("not an amount of memory: {MEMORY_FORM}")),
+        // Most likely the unit is missing.
+        Some(bytes) if bytes < 1 << 20 => {
+            Err(format!("{bytes} bytes: at least 1Mi is needed, such as 512Mi"))
+        }
+        Some(bytes) => Ok(bytes),
+    }
+}
 
 impl Memory {
     /// The amount in bytes.
@@ -140,33 +136,13 @@ impl Memory {
     }
 }
 
-fn memory_bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits);
-    let (_, most, factor) = MEMORY_UNITS.iter().find(|(unit, ..)| *unit == suffix)?;
-    (digits <= *most).then(|| number.parse::<u64>().ok()).flatten().map(|number| number * factor)
-}
-
-impl FromStr for Memory {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let bytes = memory_bytes(text).ok_or_else(|| UnitError::Memory(text.to_owned()))?;
-        if bytes < LEAST_MEMORY {
-            return Err(UnitError::LittleMemory { text: text.to_owned(), bytes });
-        }
-        Ok(Self { text: text.to_owned(), bytes })
-    }
-}
-
-/// A length of time as people write it (`10s`, `1m30s`, `24h`), to the
-/// millisecond, longer than none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Period {
-    text: String,
-    duration: Duration,
-}
+text_unit!(
+    /// A length of time as people write it (`10s`, `1m30s`, `24h`), to the millisecond, above 0.
+    #[derive(Eq)]
+    Period { duration: Duration },
+    parse_period,
+    period_schema()
+);
 
 /// Unit, most digits in front of it, and milliseconds, in the order in which they
 /// are written. So many digits are less than ten years.
@@ -176,26 +152,41 @@ const PERIOD_UNITS: [(&str, usize, u64); 4] =
 fn period_schema() -> Schema {
     let parts = PERIOD_UNITS.map(|(unit, digits, _)| format!("([0-9]{{1,{digits}}}{unit})?"));
     let pattern = format!("^{}$", parts.concat());
-    let mut schema = text_schema(32, &pattern, PERIOD_FORM);
-    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(|rules| rules.as_array_mut()) {
-        let positive = format!("!self.matches('{pattern}') || self.matches('[1-9]')");
-        rules.push(serde_json::json!({"rule": positive, "message": PERIOD_POSITIVE}));
-    }
-    schema
+    let positive = format!("!self.matches('{pattern}') || self.matches('[1-9]')");
+    text_schema(32, &pattern, PERIOD_FORM, &[json!({"rule": positive, "message": PERIOD_POSITIVE})])
 }
 
-text_unit!(Period, period_schema());
+fn milliseconds(text: &str) -> Option<u64> {
+    let mut units = PERIOD_UNITS.iter();
+    let (mut rest, mut sum) = (text, 0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |end| digits + end);
+        // It continues where the last unit was found: each unit once, in this order.
+        sum += amount(&rest[..end], units.by_ref())?;
+        rest = &rest[end..];
+    }
+    Some(sum)
+}
+
+fn parse_period(text: &str) -> Result<Duration, String> {
+    match milliseconds(text) {
+        None => Err(format!("not a duration: {PERIOD_FORM}")),
+        Some(0) => Err(format!("not a time: {PERIOD_POSITIVE}")),
+        Some(sum) => Ok(Duration::from_millis(sum)),
+    }
+}
 
 impl Period {
-    /// So many minutes.
-    pub fn from_minutes(minutes: u32) -> Self {
-        Self { text: format!("{minutes}m"), duration: Duration::from_secs(u64::from(minutes) * 60) }
-    }
-
     /// So many milliseconds.
     pub fn from_milliseconds(milliseconds: NonZeroU32) -> Self {
         let duration = Duration::from_millis(u64::from(milliseconds.get()));
         Self { text: format!("{milliseconds}ms"), duration }
+    }
+
+    /// So many minutes.
+    pub(crate) fn from_minutes(minutes: u32) -> Self {
+        Self { text: format!("{minutes}m"), duration: Duration::from_secs(u64::from(minutes) * 60) }
     }
 
     /// The length as a duration.
@@ -214,44 +205,23 @@ impl Period {
     }
 }
 
-fn milliseconds(text: &str) -> Option<u64> {
-    let mut units = PERIOD_UNITS.iter();
-    let (mut rest, mut sum) = (text, 0);
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-        let (unit, next) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-        // Going on where the last one was found: each unit once, in this order.
-        let (_, most, factor) = units.by_ref().find(|(name, ..)| *name == unit)?;
-        sum += (number.len() <= *most).then(|| number.parse::<u64>().ok()).flatten()? * factor;
-        rest = next;
-    }
-    Some(sum)
-}
-
-impl FromStr for Period {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        match milliseconds(text) {
-            None => Err(UnitError::Duration(text.to_owned())),
-            Some(0) => Err(UnitError::NoTime(text.to_owned())),
-            Some(sum) => Ok(Self { text: text.to_owned(), duration: Duration::from_millis(sum) }),
-        }
-    }
-}
-
-/// A decimal fraction that is not negative (`0.99`, `50`), stored as it is written:
-/// the API has no floating-point numbers, of which no two readers write the same digits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Decimal {
-    text: String,
-    value: f64,
-}
-
 const DECIMAL_PATTERN: &str = "^[0-9]{1,15}([.][0-9]{1,9})?$";
 
-text_unit!(Decimal, text_schema(25, DECIMAL_PATTERN, DECIMAL_FORM));
+text_unit!(
+    /// A decimal fraction that is not negative (`0.99`, `50`), stored as it is written:
+    /// the API has no floating-point numbers, of which no two readers write the same digits.
+    Decimal { value: f64 },
+    parse_decimal,
+    text_schema(25, DECIMAL_PATTERN, DECIMAL_FORM, &[])
+);
+
+fn parse_decimal(text: &str) -> Result<f64, String> {
+    let digits =
+        |part: &str, most| (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let value = text.parse().ok().filter(|_| digits(whole, 15) && digits(fraction, 9));
+    value.ok_or_else(|| format!("not a decimal fraction: {DECIMAL_FORM}"))
+}
 
 impl Decimal {
     /// The number.
@@ -260,63 +230,38 @@ impl Decimal {
     }
 }
 
-/// A rule that a decimal fraction is from `least` to `most`.
+/// CEL: the field is a decimal fraction from `least` to `most`.
 pub(crate) fn decimal_between(least: &str, most: &str) -> String {
     decimal_in("self", least, most)
 }
 
-/// The same of what `path` names.
+/// CEL: `path` is a decimal fraction from `least` to `most`.
 pub(crate) fn decimal_in(path: &str, least: &str, most: &str) -> String {
     // The type's own rule refuses what is not a decimal fraction.
     format!("!{path}.matches('{DECIMAL_PATTERN}') || (double({path}) >= {least} && double({path}) <= {most})")
 }
 
-impl FromStr for Decimal {
-    type Err = UnitError;
+text_unit!(
+    /// A longest latency, to the microsecond (`1ms`, `500us`), above 0.
+    #[derive(Eq)]
+    LatencyBound { microseconds: u64 },
+    parse_latency,
+    text_schema(9, "^[1-9][0-9]{0,6}(us|ms|s)$", LATENCY_FORM, &[])
+);
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let digits = |part: &str, most| {
-            (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
-        };
-        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        let value = text.parse().ok().filter(|_| digits(whole, 15) && digits(fraction, 9));
-        let value = value.ok_or_else(|| UnitError::Decimal(text.to_owned()))?;
-        Ok(Self { text: text.to_owned(), value })
-    }
+/// Unit, most digits in front of it, and microseconds.
+const LATENCY_UNITS: [(&str, usize, u64); 3] = [("us", 7, 1), ("ms", 7, 1_000), ("s", 7, 1_000_000)];
+
+fn parse_latency(text: &str) -> Result<u64, String> {
+    let microseconds = amount(text, LATENCY_UNITS.iter()).filter(|_| !text.starts_with('0'));
+    microseconds.ok_or_else(|| format!("not a latency: {LATENCY_FORM}"))
 }
-
-/// A longest latency, to the microsecond (`1ms`, `500us`), longer than none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct LatencyBound {
-    text: String,
-    microseconds: u64,
-}
-
-/// Unit and microseconds.
-const LATENCY_UNITS: [(&str, u64); 3] = [("us", 1), ("ms", 1_000), ("s", 1_000_000)];
-
-text_unit!(LatencyBound, text_schema(9, "^[1-9][0-9]{0,6}(us|ms|s)$", LATENCY_FORM));
 
 impl LatencyBound {
     /// The latency in milliseconds.
     pub fn milliseconds(&self) -> f64 {
         // At most seven digits of seconds: exact.
         self.microseconds as f64 / 1e3
-    }
-}
-
-impl FromStr for LatencyBound {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-        let factor = LATENCY_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
-        let written = (1..=7).contains(&number.len()) && !number.starts_with('0');
-        let number: Option<u64> = written.then(|| number.parse().ok()).flatten();
-        let microseconds = number.zip(factor).map(|(number, factor)| number * factor);
-        let microseconds = microseconds.ok_or_else(|| UnitError::Latency(text.to_owned()))?;
-        Ok(Self { text: text.to_owned(), microseconds })
     }
 }
 
@@ -362,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_without_a_unit_is_told_to_be_bytes() {
+    fn memory_without_a_unit_is_reported_as_bytes() {
         let refusal = "512".parse::<Memory>().unwrap_err().to_string();
         assert!(refusal.contains("512 bytes") && refusal.contains("such as 512Mi"), "{refusal}");
     }

@@ -24,7 +24,7 @@ use dragstrip_core::{datastore::validate, labels, lease::Holder};
 use dragstrip_crds::{
     BenchmarkRun, Datastore, DatastoreStatus,
     conditions::{self, Finding, types::READY},
-    run::RunPhase,
+    run::{RunPhase, Target},
 };
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
@@ -209,8 +209,8 @@ fn of_lease_or_budget<K: Resource>(object: &K) -> Option<ObjectRef<Datastore>> {
 /// load runs, because a query disturbs the server.
 fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
     let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    let name = run.spec.target.datastore_ref.as_ref()?.name.clone();
-    (phase == RunPhase::Pending).then_some(ObjectRef::new(&name).within(&run.namespace()?))
+    let Target::DatastoreRef(reference) = &run.spec.target else { return None };
+    (phase == RunPhase::Pending).then_some(ObjectRef::new(&reference.name).within(&run.namespace()?))
 }
 
 /// The Datastore that a Service is for, or whose name it has.

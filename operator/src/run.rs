@@ -28,7 +28,10 @@ use dragstrip_core::{
         validate::{self, ValidatedRun},
     },
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::RunPhase};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunStatus, Datastore,
+    run::{RunPhase, Target},
+};
 pub use fetch::stored::{Error as StoredError, cache_all, result as stored_result};
 use fetch::{attempts, fetched::Fetched, stored};
 use futures::{Future, StreamExt};
@@ -259,12 +262,14 @@ fn of_warning(event: &Event, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<Benchm
 fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
     let (name, namespace) = (datastore.name_any(), datastore.namespace());
     let concerned = |run: &BenchmarkRun| {
-        let target = &run.spec.target;
-        let referred = target.datastore_ref.as_ref().is_some_and(|reference| reference.name == name);
-        let own = target.datastore.is_some() && run.name_any() == name;
+        let loads = match &run.spec.target {
+            Target::DatastoreRef(reference) => reference.name == name,
+            Target::Datastore(_) => run.name_any() == name,
+            Target::External(_) => false,
+        };
         let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
         let before_load = matches!(phase, RunPhase::Pending | RunPhase::Provisioning | RunPhase::Queued);
-        run.namespace() == namespace && (referred || own) && before_load
+        run.namespace() == namespace && loads && before_load
     };
     runs.state_filter(concerned).iter().map(|run| ObjectRef::from_obj(&**run)).collect()
 }

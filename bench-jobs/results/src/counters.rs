@@ -10,9 +10,8 @@
 use crate::{
     commands::{Account, Sent},
     observed::ServerCounters,
-    protocol::JobTool,
 };
-use dragstrip_crds::units::thousands;
+use dragstrip_crds::{units::thousands, workload::ToolSpec};
 
 /// Relative difference between two counts of the same thing that is let pass.
 const TOLERANCE: f64 = 0.001;
@@ -42,10 +41,10 @@ pub struct Disagreement {
 }
 
 /// Whether what a client counted with `tool` may be compared with the server's own commands.
-pub fn compared(tool: &JobTool) -> bool {
+pub fn compared(tool: &ToolSpec) -> bool {
     match tool {
-        JobTool::Loadgen(_) | JobTool::Memtier(_) | JobTool::Bullmq(_) => true,
-        JobTool::Exec(spec) => spec.counter_check,
+        ToolSpec::Loadgen(_) | ToolSpec::Memtier(_) | ToolSpec::Bullmq(_) => true,
+        ToolSpec::Exec(spec) => spec.counter_check,
     }
 }
 
@@ -201,7 +200,7 @@ mod tests {
     fn what_may_be_in_flight_is_known() {
         let mut result = result(&[]);
         (result.tool.connections, result.tool.pipeline) = (20, 4);
-        let tool = |json: &str| -> JobTool { serde_json::from_str(json).unwrap() };
+        let tool = |json: &str| -> ToolSpec { serde_json::from_str(json).unwrap() };
         let timed = tool(r#"{"memtier": {"testTime": "5s"}}"#);
         assert_eq!(result.in_flight(&timed), 80);
         let counted = tool(r#"{"memtier": {"requestsPerConnection": 5}}"#);

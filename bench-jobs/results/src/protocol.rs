@@ -5,11 +5,11 @@
 use crate::signing::VerifyingKey;
 use dragstrip_crds::{
     datastore::ServerProtocol,
-    workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
+    workload::{LoadSpec, ToolSpec},
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 /// Environment variable with the runner's [`JobSpec`] as JSON.
 pub const JOB_VARIABLE: &str = "DRAGSTRIP_JOB";
@@ -123,99 +123,6 @@ pub struct JobTarget {
     pub blocked: Vec<IpNet>,
 }
 
-/// The tool to run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-// There is one of them in a process.
-#[allow(clippy::large_enum_variant)]
-pub enum JobTool {
-    /// Our load generator.
-    Loadgen(LoadgenSpec),
-    /// `memtier_benchmark`.
-    Memtier(MemtierSpec),
-    /// The BullMQ job.
-    Bullmq(BullmqSpec),
-    /// Any tool.
-    Exec(ExecSpec),
-}
-
-/// How long before the start line most tools are started: time to connect in.
-pub const HEAD_START: Duration = Duration::from_secs(1);
-/// What a connection of the load generator takes at most to be made, many at a time: the
-/// handshake of TLS, which a server with one thread does one after the other.
-const TIME_TO_CONNECT: Duration = Duration::from_millis(2);
-
-/// Connections that a pod of the load generator opens.
-fn connections(spec: &LoadgenSpec) -> u32 {
-    match &spec.library {
-        Some(library) => library.pool_size.unsigned_abs(),
-        None => spec.threads.unsigned_abs().saturating_mul(spec.connections_per_thread.unsigned_abs()),
-    }
-}
-
-/// How long after its planned end most tools may go on, in seconds.
-pub const WIND_DOWN_SECONDS: f64 = 15.0;
-
-impl JobTool {
-    /// Its kind, in one word.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Loadgen(_) => "loadgen",
-            Self::Memtier(_) => "memtier",
-            Self::Bullmq(_) => "bullmq",
-            Self::Exec(_) => "exec",
-        }
-    }
-
-    /// Connections that one client pod opens; `None` of a tool that makes its own choice.
-    pub fn connections(&self) -> Option<u32> {
-        match self {
-            Self::Loadgen(spec) => Some(connections(spec)),
-            Self::Memtier(spec) => {
-                Some(spec.threads.unsigned_abs().saturating_mul(spec.connections_per_thread.unsigned_abs()))
-            }
-            Self::Bullmq(_) | Self::Exec(_) => None,
-        }
-    }
-
-    /// How long after its planned end the tool may go on before it is killed, in
-    /// seconds. BullMQ's queues are counted and removed, which takes about as long as filling them.
-    pub fn wind_down_seconds(&self) -> f64 {
-        match self {
-            Self::Bullmq(spec) => WIND_DOWN_SECONDS + spec.duration.seconds(),
-            Self::Loadgen(_) | Self::Memtier(_) | Self::Exec(_) => WIND_DOWN_SECONDS,
-        }
-    }
-
-    /// How often the tool warms up and loads, one after the other.
-    pub fn stages(&self) -> u32 {
-        match self {
-            Self::Bullmq(spec) => spec.stages(),
-            Self::Loadgen(_) | Self::Memtier(_) | Self::Exec(_) => 1,
-        }
-    }
-
-    /// How long before the start line the tool is started, to connect and then wait by itself.
-    pub fn head_start(&self) -> Duration {
-        match self {
-            Self::Bullmq(spec) => spec.head_start(),
-            Self::Loadgen(spec) => HEAD_START + TIME_TO_CONNECT * connections(spec),
-            Self::Memtier(_) | Self::Exec(_) => HEAD_START,
-        }
-    }
-
-    /// How long the load is declared to run, in seconds; `None` when it is
-    /// bounded by a number of requests.
-    pub fn planned_seconds(&self) -> Option<f64> {
-        match self {
-            Self::Loadgen(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
-            Self::Memtier(spec) => spec.test_time.as_ref().map(dragstrip_crds::units::Period::seconds),
-            Self::Bullmq(spec) => Some(spec.duration.seconds() * f64::from(spec.stages())),
-            Self::Exec(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
-        }
-    }
-}
-
 /// All a runner needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -251,7 +158,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
     /// The tool.
-    pub tool: JobTool,
+    pub tool: ToolSpec,
     /// Seconds after the start line at which the tool is killed whatever it does.
     pub watchdog_seconds: f64,
     /// How long the runner stays for one more scrape of its metrics once its result is

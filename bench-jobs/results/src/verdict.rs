@@ -8,13 +8,11 @@ mod machines;
 mod network;
 pub mod placed;
 
-use crate::{
-    protocol::JobTool,
-    result::{Check, CheckState, Failure, FailureStep, PodFailure, RepetitionResult},
-};
+use crate::result::{Check, CheckState, Failure, FailureStep, PodFailure, RepetitionResult};
 use dragstrip_crds::{
     run::{CheckName, Level, Requirement, Verdict, VerdictReason},
     units::Decimal,
+    workload::ToolSpec,
 };
 
 /// What a check came to.
@@ -38,7 +36,7 @@ fn unless(good: bool, bad: impl FnOnce() -> String) -> Found {
 /// What was recorded, and the tool that was told to load.
 struct Evidence<'a> {
     result: &'a RepetitionResult,
-    tool: &'a JobTool,
+    tool: &'a ToolSpec,
 }
 
 type Examine = fn(&Evidence, f64) -> Found;
@@ -107,7 +105,7 @@ pub fn reason_of(step: FailureStep) -> String {
 
 /// Judges `result`, which `tool` measured under `requirements`: fills in its verdict,
 /// reasons, checks and what limited it, and fails it where a Required check found something.
-pub fn judge(result: &mut RepetitionResult, tool: &JobTool, requirements: &[Requirement]) {
+pub fn judge(result: &mut RepetitionResult, tool: &ToolSpec, requirements: &[Requirement]) {
     if let Some(failure) = &result.failure {
         let message = failure.failure.message.clone();
         let reason = reason_of(failure.failure.step);

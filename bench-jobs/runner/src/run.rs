@@ -20,11 +20,14 @@ use crate::{
     frame::{failure::failure, stdout::print_line, stop::Stop},
     server::members,
 };
-use dragstrip_crds::run::{MemoryMoment, MemoryReading};
+use dragstrip_crds::{
+    run::{MemoryMoment, MemoryReading},
+    workload::ToolSpec,
+};
 use dragstrip_results::{
     error_chain::chain,
     memory,
-    protocol::{JobTool, LONGEST_LINGER_SECONDS},
+    protocol::LONGEST_LINGER_SECONDS,
     result::{Failure, FailureStep, PodResult},
 };
 use measure::Armed;
@@ -105,7 +108,7 @@ fn clean(pod: &Pod, result: &mut PodResult) {
         redactor.clean_all(failure.last_lines.iter_mut().chain([&mut failure.message]));
     }
     redactor.clean_all(&mut result.tool.arguments);
-    if matches!(pod.job.tool, JobTool::Exec(_)) {
+    if matches!(pod.job.tool, ToolSpec::Exec(_)) {
         redactor.clean_all([&mut result.tool.name].into_iter().chain(&mut result.tool.version));
         redactor.clean_all(result.operations.iter_mut().map(|operation| &mut operation.operation));
         let metrics = result.metrics.iter_mut();

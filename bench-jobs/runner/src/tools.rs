@@ -12,17 +12,17 @@ pub mod process;
 
 use adapter::Adapter;
 use bullmq::BullmqAdapter;
-use dragstrip_results::protocol::JobTool;
+use dragstrip_crds::workload::ToolSpec;
 use exec::ExecAdapter;
 use loadgen::LoadgenAdapter;
 use memtier::MemtierAdapter;
 
 /// The adapter of a job's tool; one per run, since it remembers what the tool wrote.
-pub fn adapter_for(tool: &JobTool) -> Box<dyn Adapter> {
+pub fn adapter_for(tool: &ToolSpec) -> Box<dyn Adapter> {
     match tool {
-        JobTool::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
-        JobTool::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
-        JobTool::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
-        JobTool::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
+        ToolSpec::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
+        ToolSpec::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
+        ToolSpec::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
+        ToolSpec::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
     }
 }

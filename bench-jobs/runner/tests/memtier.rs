@@ -77,14 +77,14 @@ async fn the_real_tool_takes_every_field() {
     let Some(program) = memtier("every field of memtier") else { return };
     let phases = vec![
         json!({}),
-        json!({"ratio": "1:0", "keyMinimum": 1, "keyPrefix": "k:", "pipeline": 10, "randomData": true}),
+        json!({"ratio": "1:0", "keyMinimum": 1, "keyPrefix": "k:", "pipeline": 10, "extraArgs": ["--random-data"]}),
         json!({"requestsPerConnection": 500, "keyPattern": "P:P", "distinctClientSeed": true}),
-        json!({"dataSizeRange": "16-1024", "keyPattern": "S:S", "reconnectInterval": 50}),
-        json!({"dataSizeList": "32:9,64:1", "keyPattern": "Z:Z", "zipfExponent": "4.99", "protocol": "Resp3"}),
-        json!({"keyPattern": "G:G", "keyStandardDeviation": "50.5", "keyMedian": "500", "protocol": "Resp2"}),
+        json!({"dataSizeRange": "16-1024", "keyPattern": "S:S", "extraArgs": ["--reconnect-interval=50"]}),
+        json!({"dataSizeList": "32:9,64:1", "keyPattern": "Z:Z", "extraArgs": ["--key-zipf-exp=4.99"], "protocol": "Resp3"}),
+        json!({"keyPattern": "G:G", "extraArgs": ["--key-stddev=50.5", "--key-median=500"], "protocol": "Resp2"}),
         json!({"rateLimit": 500, "dataSize": 100, "protocol": "Redis"}),
         json!({"commands": [{"command": "SET __key__ __data__", "keyPattern": "P"}, {"command": "GET __key__", "ratio": 3, "keyPattern": "P"}]}),
-        json!({"commands": [{"command": "LPUSH list __data__"}, {"command": "HSET __key__ f \"a b\"", "keyPattern": "Z"}], "zipfExponent": "0.5"}),
+        json!({"commands": [{"command": "LPUSH list __data__"}, {"command": "HSET __key__ f \"a b\"", "keyPattern": "Z"}], "extraArgs": ["--key-zipf-exp=0.5"]}),
     ];
     all_give_results(&program, phases).await;
 }
@@ -110,7 +110,7 @@ async fn what_extra_args_may_hold_leaves_the_real_tools_result_readable() {
         json!({"extraArgs": ["--debug"], "rateLimit": 100}),
         // What these send the server counts under other names.
         json!({"extraArgs": ["--data-offset=4"], "ratio": "1:1"}),
-        json!({"expiryRange": "10-20", "ratio": "1:1"}),
+        json!({"extraArgs": ["--expiry-range=10-20"], "ratio": "1:1"}),
         json!({"extraArgs": ["--command-stats-breakdown=line"], "commands": lines}),
         json!({"extraArgs": ["--scan-incremental-iteration", "--scan-incremental-max-iterations=5"], "commands": scan}),
         json!({"extraArgs": [format!("--monitor-input={}", file("monitor")), "--monitor-pattern=R"], "commands": monitor}),
@@ -176,9 +176,6 @@ async fn a_cluster_is_loaded_by_the_real_tool() {
     job["target"]["members"] = cluster.members();
     let finished = measured(pod(&program, &job)).await;
     assert_eq!(finished.result.failure, None);
-    job["tool"]["memtier"]["reconnectInterval"] = json!(5);
-    let failure = pod(&program, &job).run().await.failure().clone();
-    assert!(failure.message.contains("memtier.reconnectInterval"), "{failure:?}");
 }
 
 #[tokio::test]
@@ -202,16 +199,6 @@ async fn a_password_and_a_prefix_of_any_characters_are_no_obstacle_to_the_real_t
     for text in [finished.stdout, finished.termination] {
         assert!(!text.contains("ss\\word") && !text.contains("ss\\\\word"), "the password is in {text}");
     }
-}
-
-#[tokio::test]
-async fn cluster_mode_on_a_plain_server_is_refused_before_the_load() {
-    let Some(program) = memtier("cluster mode on a plain server") else { return };
-    let server = Redis::start(&[]).await;
-    let job = job(server.port, &phase(&json!({"clusterMode": true})));
-    let failure = pod(&program, &job).run().await.failure().clone();
-    assert_eq!(failure.step, FailureStep::Preflight);
-    assert!(failure.message.contains("memtier.clusterMode needs a cluster's slots"), "{failure:?}");
 }
 
 /// A phase that is ended two seconds after its line, with what is done to the

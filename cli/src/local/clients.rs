@@ -16,9 +16,10 @@ use dragstrip_core::run::{
     timing::{RESULT_GRACE, lead, sampled_seconds, watchdog_seconds},
     validate::Attempt,
 };
+use dragstrip_crds::workload::ToolSpec;
 use dragstrip_results::{
     protocol::{
-        ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
+        ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
         RunnerState, StartCommand, UsageCommand, UsageWindow,
     },
     result::{Failure, FailureStep, PodResult},
@@ -107,7 +108,7 @@ fn environment(
 ) -> Result<Vec<(String, OsString)>, Error> {
     let text = serde_json::to_string(job).map_err(Error::Job)?;
     let mut all: Vec<(String, OsString)> = match &job.tool {
-        JobTool::Exec(exec) => {
+        ToolSpec::Exec(exec) => {
             let plain = exec
                 .env
                 .iter()
@@ -307,7 +308,7 @@ async fn load(
 fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
     // Clients work in directories of their own, in which ./bench is another file or none.
-    if let JobTool::Exec(exec) = &mut job.tool
+    if let ToolSpec::Exec(exec) = &mut job.tool
         && let Some(program) = exec.command.first_mut()
         && let Some(file) = track.plan.tools.get(program).and_then(|file| file.to_str())
     {

@@ -9,10 +9,14 @@ use dragstrip_core::{
     datastore::launch::{self as server, Launch},
     run::{
         offline::OfflineRun,
-        validate::{self, Invalid, client_needs},
+        validate::{Invalid, client_needs},
     },
 };
-use dragstrip_crds::{BenchmarkRun, Datastore, Engine, run::PhaseSpec, workload::ExecSpec};
+use dragstrip_crds::{
+    BenchmarkRun, Datastore, Engine,
+    run::{PhaseSpec, Target},
+    workload::{ExecSpec, ToolSpec},
+};
 use dragstrip_results::{protocol::PASSWORD_VARIABLE, result::NodeRecord};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -110,11 +114,11 @@ fn stored_datastore(datastore: &Datastore, run: &BenchmarkRun) -> Datastore {
 
 /// The Datastore that `run` loads; none for an external target.
 fn target(run: &BenchmarkRun, datastores: &[Datastore]) -> Result<Option<Datastore>, Error> {
-    let target = &run.spec.target;
-    if let Some(spec) = &target.datastore {
-        return Ok(Some(Datastore::new(&run.name_any(), spec.clone())));
-    }
-    let Some(reference) = &target.datastore_ref else { return Ok(None) };
+    let reference = match &run.spec.target {
+        Target::Datastore(spec) => return Ok(Some(Datastore::new(&run.name_any(), spec.clone()))),
+        Target::DatastoreRef(reference) => reference,
+        Target::External(_) => return Ok(None),
+    };
     let found = datastores.iter().find(|one| one.name_any() == reference.name);
     found.cloned().map(Some).ok_or_else(|| {
         let names: Vec<String> = datastores.iter().map(ResourceExt::name_any).collect();
@@ -135,14 +139,14 @@ fn exec_not_here(phase: &PhaseSpec, exec: &ExecSpec) -> Option<(String, &'static
 }
 
 fn not_here(run: &BenchmarkRun) -> Option<(String, &'static str)> {
-    let external = run.spec.target.external.as_ref();
+    let external = run.spec.target.external();
     if external.is_some_and(|external| external.tls.is_some()) {
         return Some(("spec.target.external.tls".to_owned(), "load the server without encryption"));
     }
-    let phases = run.spec.phases.iter();
-    phases
-        .filter_map(|phase| Some((phase, phase.exec.as_ref()?)))
-        .find_map(|(phase, exec)| exec_not_here(phase, exec))
+    run.spec.phases.iter().find_map(|phase| match &phase.tool {
+        ToolSpec::Exec(exec) => exec_not_here(phase, exec),
+        _ => None,
+    })
 }
 
 /// The fields of `run` that a local run ignores.
@@ -150,9 +154,11 @@ fn ignored(run: &BenchmarkRun) -> Vec<&'static str> {
     let clients = &run.spec.clients;
     let placed =
         clients.placement != dragstrip_crds::datastore::Placement::default() || clients.colocate.is_some();
-    let images = run.spec.phases.iter().any(|phase| {
-        let memtier = phase.memtier.as_ref().is_some_and(|memtier| memtier.image.is_some());
-        memtier || phase.exec.is_some() || phase.bullmq.as_ref().is_some_and(|bullmq| bullmq.image.is_some())
+    let images = run.spec.phases.iter().any(|phase| match &phase.tool {
+        ToolSpec::Memtier(spec) => spec.image.is_some(),
+        ToolSpec::Bullmq(spec) => spec.image.is_some(),
+        ToolSpec::Exec(_) => true,
+        ToolSpec::Loadgen(_) => false,
     });
     let fields = [
         (placed, "spec.clients.placement"),
@@ -169,7 +175,7 @@ fn ignored(run: &BenchmarkRun) -> Vec<&'static str> {
 }
 
 fn wants_password(run: &BenchmarkRun, datastore: Option<&Datastore>) -> bool {
-    let external = run.spec.target.external.as_ref();
+    let external = run.spec.target.external();
     external.is_some_and(|external| external.auth_secret_ref.is_some())
         || datastore.is_some_and(|datastore| datastore.spec.auth_secret_ref.is_some())
 }
@@ -181,8 +187,7 @@ fn tools(
 ) -> Result<BTreeMap<String, PathBuf>, Error> {
     let mut tools = BTreeMap::new();
     for phase in &run.spec.phases {
-        let tool = validate::tool(phase);
-        let Some((program, remedy)) = tool.as_ref().and_then(programs::of_tool) else { continue };
+        let Some((program, remedy)) = programs::of_tool(&phase.tool) else { continue };
         let Some(file) = find(&program) else {
             let needed_for = format!("phase {} of BenchmarkRun {}", phase.name, run.name_any());
             return Err(Error::NoProgram { needed_for, program, remedy: remedy.to_owned() });

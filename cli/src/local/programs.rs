@@ -2,8 +2,7 @@
 //! generators, and those on PATH. Touches the environment and files.
 
 use clap::Parser as _;
-use dragstrip_crds::Engine;
-use dragstrip_results::protocol::JobTool;
+use dragstrip_crds::{Engine, workload::ToolSpec};
 use dragstrip_runner::{CLIENTS_NAME, LOADGEN_NAME, RUNNER_NAME};
 use std::{
     env,
@@ -90,18 +89,18 @@ pub fn server_remedy(engine: Engine) -> String {
 }
 
 /// The program of `tool` that must be on PATH, and how to get it; `None` if this one contains it.
-pub fn of_tool(tool: &JobTool) -> Option<(String, &'static str)> {
+pub fn of_tool(tool: &ToolSpec) -> Option<(String, &'static str)> {
     match tool {
-        JobTool::Loadgen(_) => None,
-        JobTool::Memtier(_) => Some((
+        ToolSpec::Loadgen(_) => None,
+        ToolSpec::Memtier(_) => Some((
             "memtier_benchmark".to_owned(),
             "install it (such as: apt install memtier-benchmark, brew install memtier_benchmark; source: https://github.com/redis/memtier_benchmark), or use loadgen, which this program contains",
         )),
-        JobTool::Bullmq(_) => Some((
+        ToolSpec::Bullmq(_) => Some((
             "dragstrip-bullmq".to_owned(),
             "build it from bench-jobs/bullmq in Dragstrip's repository, or run this phase in a cluster",
         )),
-        JobTool::Exec(exec) => Some((
+        ToolSpec::Exec(exec) => Some((
             exec.command.first().cloned().unwrap_or_default(),
             "local runs start exec's command on this machine: install it, or correct exec.command",
         )),

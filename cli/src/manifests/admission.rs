@@ -6,7 +6,7 @@ use kube::{
     CustomResourceExt,
     core::cel::{CompiledSchema, ValidationErrors, Validator, compile_schema},
 };
-use serde::Serialize;
+use serde_json::Value;
 use std::{collections::BTreeMap, sync::LazyLock};
 
 /// The rules by the name of their CRD.
@@ -20,16 +20,12 @@ fn compiled<K: CustomResourceExt>() -> Option<(&'static str, CompiledSchema)> {
     Some((K::crd_name(), compile_schema(&serde_json::to_value(schema).ok()?)))
 }
 
-/// What the API server would refuse in `object`.
-pub fn check<K: CustomResourceExt + Serialize>(object: &K) -> Vec<Problem> {
+/// What the API server would refuse in `object`, which is a `K`.
+pub fn check<K: CustomResourceExt>(object: &Value) -> Vec<Problem> {
     let Some(rules) = RULES.get(K::crd_name()) else {
         return vec![Problem::new("", "its CRD has no rules")];
     };
-    let object = match serde_json::to_value(object) {
-        Ok(object) => object,
-        Err(error) => return vec![Problem::new("", error.to_string())],
-    };
-    let broken = Validator::new().validate_compiled(rules, &object, None);
+    let broken = Validator::new().validate_compiled(rules, object, None);
     let broken = broken.err().map(ValidationErrors::into_vec).unwrap_or_default();
     broken.into_iter().map(|error| Problem::new(error.field_path, error.message)).collect()
 }

@@ -8,7 +8,7 @@ use super::{
     problem::Problem,
     rules,
 };
-use dragstrip_crds::{DatastoreSpec, near::did_you_mean};
+use dragstrip_crds::{DatastoreSpec, near::did_you_mean, run::Target};
 use serde::Serialize;
 use std::fmt;
 
@@ -134,7 +134,7 @@ fn between(objects: &[(Document, Object)]) -> Vec<Remark> {
             found.push(Remark::error(document, "metadata.name", message));
         }
         let Object::Run(run) = object else { continue };
-        let Some(reference) = &run.spec.target.datastore_ref else { continue };
+        let Target::DatastoreRef(reference) = &run.spec.target else { continue };
         let target = datastore(objects, document, &reference.name);
         let problem = target.and_then(|target| rules::target_problem(run, target));
         found.extend(problem.map(|problem| Remark::new(document, Weight::Error, problem)));

@@ -9,7 +9,8 @@ use dragstrip_core::{
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{CustomResourceExt, Resource};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
 /// An object without a fault of its own, as its manifest declares it.
 #[derive(Debug, Clone)]
@@ -40,7 +41,7 @@ fn stored<K: Resource + Clone>(object: &K) -> K {
 /// `document` as a `K`, checked by its schema, its types and its rules.
 fn decoded<K>(document: &Document) -> Result<K, Vec<Problem>>
 where
-    K: CustomResourceExt + DeserializeOwned + Resource + Serialize + Clone,
+    K: CustomResourceExt + DeserializeOwned,
 {
     let mut value = document.value.clone();
     let found = schema::check::<K>(&value["spec"]);
@@ -50,10 +51,12 @@ where
     if let Some(fields) = value.as_object_mut() {
         fields.remove("status");
     }
-    let object: K = serde_path_to_error::deserialize(&value)
-        .map_err(|error| vec![Problem::new(error.path().to_string(), error.inner().to_string())])?;
-    let found = admission::check(&stored(&object));
-    if found.is_empty() { Ok(object) } else { Err(found) }
+    let found = admission::check::<K>(&value);
+    if !found.is_empty() {
+        return Err(found);
+    }
+    serde_path_to_error::deserialize(&value)
+        .map_err(|error| vec![Problem::new(error.path().to_string(), error.inner().to_string())])
 }
 
 fn datastore_problem(datastore: &Datastore) -> Option<String> {
@@ -64,7 +67,7 @@ fn datastore_problem(datastore: &Datastore) -> Option<String> {
 fn own_datastore_problems(run: &BenchmarkRun, spec: &DatastoreSpec) -> Vec<Problem> {
     const WITHIN: &str = "spec.target.datastore";
     let datastore = stored(&Datastore::new(run.metadata.name.as_deref().unwrap_or_default(), spec.clone()));
-    let mut found = admission::check(&datastore);
+    let mut found = admission::check::<Datastore>(&json!(datastore));
     for problem in &mut found {
         problem.field = format!("{WITHIN}{}", problem.field.strip_prefix("spec").unwrap_or_default());
     }
@@ -83,7 +86,8 @@ pub fn target_problem(run: &BenchmarkRun, target: &DatastoreSpec) -> Option<Prob
 /// What the operator says of `run`, whose rules hold.
 fn run_problems(run: &BenchmarkRun) -> Vec<Problem> {
     let own = validate_run(&stored(run)).err().map(|invalid| Problem::new("", invalid.to_string()));
-    let datastore = run.spec.target.datastore.iter().flat_map(|spec| own_datastore_problems(run, spec));
+    let datastore =
+        run.spec.target.datastore().into_iter().flat_map(|spec| own_datastore_problems(run, spec));
     own.into_iter().chain(datastore).collect()
 }
 
@@ -91,7 +95,7 @@ fn run_problems(run: &BenchmarkRun) -> Vec<Problem> {
 fn child_problems(child: &ChildRun, suite: &BenchmarkSuite) -> Vec<Problem> {
     let mut run = BenchmarkRun::new(&child.name, child.spec.clone());
     run.metadata.namespace.clone_from(&suite.metadata.namespace);
-    let found = admission::check(&stored(&run));
+    let found = admission::check::<BenchmarkRun>(&json!(run));
     if found.is_empty() { run_problems(&run) } else { found }
 }
 

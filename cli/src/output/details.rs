@@ -67,7 +67,8 @@ mod tests {
         let mut run = BenchmarkRun::new(
             name,
             dragstrip_crds::BenchmarkRunSpec {
-                target: dragstrip_crds::run::Target { datastore_ref: None, datastore: None, external: None },
+                target: serde_json::from_value(serde_json::json!({"datastoreRef": {"name": target}}))
+                    .unwrap(),
                 phases: vec![],
                 repetitions: 1,
                 max_retries: 1,

@@ -115,7 +115,7 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
 /// When the result of an attempt that started at `start` counts as lost. The runner of an
 /// external server waits for the settle time too.
 fn lost_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp {
-    let external = run.spec.target.external.is_some();
+    let external = run.spec.target.external().is_some();
     let settle = run.settle_seconds(attempt).filter(|_| external).unwrap_or(0.0);
     let settle = SignedDuration::try_from_secs_f64(settle).unwrap_or(SignedDuration::MAX);
     after(after(ends_at(run, attempt, start), settle), RESULT_GRACE)

@@ -48,7 +48,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
 
 /// What the runners of `attempt` do for the memory of servers without an observer.
 fn job_memory(run: &ValidatedRun, attempt: &Attempt) -> Option<JobMemory> {
-    let external = run.spec.target.external.as_ref()?;
+    let external = run.spec.target.external()?;
     (external.protocol == ServerProtocol::Resp)
         .then(|| JobMemory { settle_seconds: run.settle_seconds(attempt) })
 }

@@ -80,7 +80,7 @@ impl OfflineRun {
         if let Some(problem) = datastore.and_then(|declared| unsuitable(&run.spec, declared)) {
             return Err(Invalid::Spec(problem));
         }
-        let machine = NodeRecord { serves: run.spec.target.external.is_none(), loads: true, ..machine };
+        let machine = NodeRecord { serves: run.spec.target.external().is_none(), loads: true, ..machine };
         Ok(Self {
             run,
             datastore: datastore.cloned(),
@@ -136,7 +136,7 @@ impl OfflineRun {
     }
 
     fn ready(&self, found: Found, cpus: Option<CpuSetRecord>) -> ReadyTarget {
-        let (declared, external) = (self.datastore.as_ref(), self.run.spec.target.external.as_ref());
+        let (declared, external) = (self.datastore.as_ref(), self.run.spec.target.external());
         let name = self.run.datastore_name().map(str::to_owned);
         let truth = found.observation.map(|observation| observation.server);
         let datastore =
@@ -170,7 +170,7 @@ impl OfflineRun {
 
     /// Where an external target is, as declared; `None` of a declared server.
     pub fn external_address(&self) -> Option<(String, u16)> {
-        host_and_port(&self.run.spec.target.external.as_ref()?.address)
+        host_and_port(&self.run.spec.target.external()?.address)
     }
 
     fn state(&self, attempt: &Attempt) -> AttemptState {

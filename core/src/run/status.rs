@@ -121,9 +121,9 @@ fn target(
     snapshot: &Snapshot,
     figures: &Figures,
 ) -> TargetStatus {
-    let external = run.spec.target.external.as_ref();
+    let external = run.spec.target.external();
     let declared = || TargetStatus {
-        name: run.datastore_name().or(external.map(|it| it.address.as_str())).unwrap_or_default().to_owned(),
+        name: run.spec.target.name(&run.holder.name).to_owned(),
         ..TargetStatus::default()
     };
     let mut target = match &snapshot.target {

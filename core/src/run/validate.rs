@@ -10,7 +10,6 @@ use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
 use attempt::count;
 pub use attempt::{Attempt, Invalid, ValidatedRun};
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec};
-use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
 use kube::ResourceExt;
 pub use rules::{protocol, unsuitable};
@@ -20,15 +19,6 @@ use std::sync::Arc;
 pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
     let threads = spec.phases.iter().filter_map(rules::load_threads).map(|(_, threads)| threads);
     ClientNeeds { threads: u64::from(count(threads.max().unwrap_or(1))).max(1), placed }
-}
-
-/// The tool that `phase` names; the schema admits exactly one.
-pub fn tool(phase: &PhaseSpec) -> Option<JobTool> {
-    let loadgen = phase.loadgen.clone().map(JobTool::Loadgen);
-    loadgen
-        .or_else(|| phase.memtier.clone().map(JobTool::Memtier))
-        .or_else(|| phase.bullmq.clone().map(JobTool::Bullmq))
-        .or_else(|| phase.exec.clone().map(JobTool::Exec))
 }
 
 /// Splits `HOST:PORT`; IPv6 addresses stand in brackets.
@@ -49,10 +39,10 @@ fn suffix(measurement: u32) -> String {
     }
 }
 
-fn attempts(run: &BenchmarkRun) -> Option<Vec<Attempt>> {
+fn attempts(run: &BenchmarkRun) -> Vec<Attempt> {
     let (name, spec) = (run.name_any(), &run.spec);
-    let with_tool = |phase: &PhaseSpec| Some((Arc::new(phase.clone()), Arc::new(tool(phase)?)));
-    let phases: Vec<_> = spec.phases.iter().map(with_tool).collect::<Option<_>>()?;
+    let shared = |phase: &PhaseSpec| (Arc::new(phase.clone()), Arc::new(phase.tool.clone()));
+    let phases: Vec<_> = spec.phases.iter().map(shared).collect();
     let measurements = u32::try_from(spec.max_retries).unwrap_or(0) + 1;
     let mut attempts = Vec::new();
     for repetition in 1..=count(spec.repetitions) {
@@ -76,7 +66,7 @@ fn attempts(run: &BenchmarkRun) -> Option<Vec<Attempt>> {
             }
         }
     }
-    Some(attempts)
+    attempts
 }
 
 /// Digest of what `spec` has measured.
@@ -113,7 +103,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         spec: run.spec.clone(),
         spec_hash: spec_hash(&run.spec),
         per_measurement: run.spec.phases.iter().map(|phase| points(phase).len()).sum::<usize>().max(1),
-        attempts: attempts(run).ok_or(Invalid::Incomplete("workload in one of its phases"))?,
+        attempts: attempts(run),
     })
 }
 

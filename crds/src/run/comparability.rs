@@ -1,15 +1,15 @@
-//! What two runs must have in common for their figures to be compared.
+//! What two runs must have in common so that their figures can be compared.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was measured, on what and with what, as it was seen.
+/// What was measured, on which machines and with which tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComparabilityStatus {
-    /// Digest of all facts: two runs with the same key measured the same on the same.
+    /// Digest of all facts: runs with the same key can be compared.
     pub key: String,
-    /// The facts, in the order of their names.
+    /// The facts, sorted by name.
     pub facts: Vec<Fact>,
 }
 
@@ -17,8 +17,8 @@ pub struct ComparabilityStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fact {
-    /// Its name, such as server.version: of the groups server, client, machine and workload.
+    /// Name in one of the groups server, client, machine and workload, such as server.version.
     pub name: String,
-    /// Its value; of several that differ all of them, with commas in between.
+    /// Value; different ones are joined by commas.
     pub value: String,
 }

@@ -1,7 +1,8 @@
 //! What the phases of a run measured, as its status shows it.
 
 use super::{
-    MemoryReading, SearchStatus,
+    memory::MemoryReading,
+    search::SearchStatus,
     verdict::{LimitedBy, Limiter, Verdict, VerdictReason},
 };
 use crate::measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread};

@@ -1,7 +1,8 @@
-//! Search for the limit of a server: what a phase declares, and what was found.
+//! Search for the limit of a server: what a phase declares and what it found.
 
 use super::verdict::Verdict;
 use crate::{
+    defaults::{long, yes},
     measured::LatencySummary,
     units::{Decimal, LatencyBound, decimal_between, decimal_in},
     workload::ArrivalSchedule,
@@ -9,13 +10,13 @@ use crate::{
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// Most doublings from `from` to `to`.
 pub const MOST_DOUBLINGS: u32 = 19;
-/// Most points of a search: `from`, its doublings, and four halvings of an interval
-/// from a value to twice that value, which then is at most a tenth of it.
+/// Most points of a search: `from`, its doublings and the halvings.
 pub const MOST_POINTS: u32 = 1 + MOST_DOUBLINGS + HALVINGS;
-/// Halvings until an interval from a value to its double is at most a tenth of the value.
+/// Halvings until an interval between a value and its double is at most a tenth of the value.
 pub const HALVINGS: u32 = 4;
 /// Largest value of a search: a rate far beyond any server.
 const LARGEST_VALUE: i64 = 1_000_000_000;
@@ -46,6 +47,7 @@ impl Raise {
 }
 
 /// How far a search goes: exactly one of the two.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -53,38 +55,35 @@ impl Raise {
         .message("until needs exactly one of p99 (the longest latency allowed) and gain (the least that doubling must add)"),
 )]
 pub struct Until {
-    /// The largest value is searched whose 99th percentile of latency is at most this,
-    /// such as 1ms or 500us.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Find the largest value with a 99th percentile of latency of at most this, such as 1ms or 500us.
     pub p99: Option<LatencyBound>,
-    /// The smallest value is searched from which doubling, and doubling again, adds less
-    /// than this share of throughput each, from "0.001" to "1", such as "0.02". With `raise: Rate` it is the largest rate
-    /// that the server follows, whatever the share.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Find the smallest value from which two doublings each add less than this share of throughput,
+    /// from "0.001" to "1", such as "0.02". With `raise: Rate`, find the largest rate that the server
+    /// follows, whatever the share.
     #[x_kube(validation = Rule::new(decimal_between("0.001", "1.0"))
         .message("gain is from 0.001 to 1, such as \"0.02\""))]
     pub gain: Option<Decimal>,
 }
 
-/// Search for the limit of a server: one value is doubled until a bound is broken, then
-/// the interval is halved until it is at most a tenth of the value, or one. Each value is
-/// measured as the phase declares, by a Job of its own: at most 24 per repetition.
+/// Search for the limit of a server: double one value until it breaks a bound, then halve the
+/// interval until it is at most a tenth of the value, or 1. Each value is measured as the phase
+/// declares, by its own Job: at most 24 in each repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("self.to >= self.from")
         .message("search.to must not be below search.from"),
     validation = Rule::new(format!("self.to <= self.from * {}", 1_u64 << MOST_DOUBLINGS))
-        .message("search.to is more than 524288 times search.from, which are more than 19 doublings: raise from or lower to"),
+        .message("search.to is more than 524288 times search.from, which takes more than 19 doublings: raise from or lower to"),
     validation = Rule::new("self.raise == 'Rate' || self.to <= (self.raise == 'Pods' ? 256 : 10000)")
         .message("search.to is at most 256 for Pods, and 10000 for Connections and Pipeline"),
 )]
 pub struct SearchSpec {
-    /// What is raised: Connections (`connectionsPerThread`), Rate (operations per second of
-    /// all client pods together in an open loop, loadgen only), Pipeline or Pods.
+    /// The value to raise: Connections (`connectionsPerThread`), Rate (operations per second of all
+    /// client pods together in an open loop, loadgen only), Pipeline or Pods.
     pub raise: Raise,
     /// First value. Defaults to 1.
-    #[serde(default = "first")]
+    #[serde(default = "long::<1>")]
     #[schemars(range(min = 1, max = LARGEST_VALUE))]
     pub from: i64,
     /// Last value allowed, such as 512; at most 524288 times `from`.
@@ -92,25 +91,21 @@ pub struct SearchSpec {
     pub to: i64,
     /// The bound, such as `{p99: 1ms}` or `{gain: "0.02"}`.
     pub until: Until,
-    /// Afterwards latency is measured in an open loop at these shares of the throughput
-    /// found, such as `["0.5", "0.7", "0.9"]`; loadgen only, at most 8. None if omitted.
+    /// Afterwards, measure latency in an open loop at these shares of the throughput that was found,
+    /// such as `["0.5", "0.7", "0.9"]`: at most 8, loadgen only. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(validation = Rule::new(format!("self.all(r, {})", decimal_in("r", "0.01", "1.0")))
         .message("rates are shares from 0.01 to 1, such as [\"0.5\", \"0.7\", \"0.9\"]"))]
     pub rates: Vec<Decimal>,
-    /// When the requests of an open loop are due, of `raise: Rate` and of `rates`: Fixed
-    /// (equal distances) or Poisson (as independent users would send). Defaults to Fixed.
+    /// Schedule of the open loops of `raise: Rate` and `rates`: Fixed (equal intervals) or Poisson (as
+    /// independent users would send). Defaults to Fixed.
     #[serde(default)]
     pub arrival: ArrivalSchedule,
 }
 
-fn first() -> i64 {
-    1
-}
-
 impl SearchSpec {
-    /// Most points that this search can have.
+    /// Most points that this search can measure.
     pub fn most_points(&self) -> u32 {
         let mut doublings = 0;
         while doublings < MOST_DOUBLINGS && self.from.saturating_mul(1 << doublings) < self.to {
@@ -120,53 +115,53 @@ impl SearchSpec {
         1 + doublings + halvings
     }
 
-    /// Most client pods that the search of a phase with so many `pods` has.
+    /// Most client pods that this search uses in a phase with `pods`.
     pub fn most_pods(&self, pods: i32) -> i32 {
         if self.raise == Raise::Pods { i32::try_from(self.to).unwrap_or(i32::MAX) } else { pods }
     }
 }
 
-/// Why a search went no further.
+/// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum KneeReason {
     /// The next value's p99 was above the bound.
     P99,
     /// Doubling the value added less throughput than the bound asks for.
     Gain,
-    /// The server did not answer 99% of the next rate's requests, or not all in time.
+    /// The server did not answer 99% of the next rate's requests, or not all of them in time.
     NotFollowed,
-    /// `to` was reached, and the bound was not: the limit is elsewhere.
+    /// The search reached `to` within the bound.
     Limit,
 }
 
 /// The value that was found.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KneeStatus {
-    /// Which repetition found it; omitted if it is that of all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The repetition that found it; omitted for all of them together.
     pub repetition: Option<u32>,
-    /// The value, in the unit of what was raised. Of several repetitions their median,
-    /// the lower one of two.
+    /// The value, in the unit of what was raised: the median of several repetitions, or the lower of
+    /// two.
     pub value: u64,
-    /// The largest value measured on the near side of the bound, the smallest of all repetitions.
+    /// The largest measured value within the bound, the smallest of all repetitions.
     pub low: u64,
-    /// The smallest value measured on its far side, the largest of all repetitions.
+    /// The smallest measured value beyond the bound, the largest of all repetitions.
     pub high: u64,
     /// Throughput at the value, in operations per second, mean over repetitions.
     pub operations_per_second: f64,
     /// 99th percentile of latency at the value, in milliseconds, from the merged histogram.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
-    /// Why the search went no further.
+    /// Why the search ended.
     pub why: KneeReason,
 }
 
 /// One value that was measured.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchPointStatus {
-    /// In which repetition.
+    /// The repetition.
     pub repetition: u32,
     /// The value, in the unit of what is raised.
     pub value: u64,
@@ -174,62 +169,57 @@ pub struct SearchPointStatus {
     pub operations_per_second: f64,
     /// Latency.
     pub latency_milliseconds: LatencySummary,
-    /// Whether the server followed an open loop: at least 99% of its requests were
-    /// answered, and none was unanswered at the end.
+    /// Whether the server followed an open loop: it answered at least 99% of the requests, and none
+    /// was unanswered at the end.
     #[serde(default = "yes")]
     pub followed: bool,
-    /// Whether the figures may be believed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether the figures can be trusted.
     pub verdict: Option<Verdict>,
     /// ConfigMap with the full result.
     pub config_map: String,
 }
 
-fn yes() -> bool {
-    true
-}
-
-/// Latency in an open loop at a share of the throughput found.
+/// Latency in an open loop at a share of the throughput that was found.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShareStatus {
-    /// In which repetition.
+    /// The repetition.
     pub repetition: u32,
-    /// Share of the throughput that this repetition found, from 0 to 1.
+    /// Share of the throughput that the repetition found, from 0 to 1.
     pub share: f64,
     /// Target rate in operations per second.
     pub asked_operations_per_second: f64,
-    /// Operations per second that were answered.
+    /// Answered operations per second.
     pub operations_per_second: f64,
-    /// Latency, counted from the instant at which each request was due.
+    /// Latency, from the instant at which each request was due.
     pub latency_milliseconds: LatencySummary,
     /// Whether the server followed.
     #[serde(default = "yes")]
     pub followed: bool,
-    /// Whether the figures may be believed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether the figures can be trusted.
     pub verdict: Option<Verdict>,
     /// ConfigMap with the full result.
     pub config_map: String,
 }
 
 /// What a search found. The figures of its phase are those of the knee.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchStatus {
     /// What was raised.
     pub raise: Raise,
-    /// Every value measured, by repetition and value; where they are very many those of
-    /// the first repetitions.
+    /// Every measured value, by repetition and value; if there are very many, those of the first
+    /// repetitions.
     pub points: Vec<SearchPointStatus>,
-    /// The value found; absent before the search has ended, and where the first value was
-    /// beyond the bound already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The value that was found; omitted until the search ends, and if the first value was beyond
+    /// the bound.
     pub knee: Option<KneeStatus>,
-    /// The value that each repetition found, where there are several.
+    /// The value that each of several repetitions found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_repetition: Vec<KneeStatus>,
-    /// Latency at shares of the throughput found.
+    /// Latency at shares of the throughput that was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<ShareStatus>,
 }

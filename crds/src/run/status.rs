@@ -1,36 +1,39 @@
-//! What became of a run, for people and for whoever reads it by machine: numbers
-//! and lists, never texts that hold several values.
+//! State of a run, for people and programs: numbers and lists, never texts with several values.
 
-use super::{ComparabilityStatus, Headline, PhaseStatus, RetryStatus, Verdict};
+use super::{
+    comparability::ComparabilityStatus,
+    measured::{Headline, PhaseStatus, RetryStatus},
+    verdict::Verdict,
+};
 use crate::{observed::ServerTruth, thresholds::ThresholdStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::fmt;
 
-/// Where a run stands. Derived from what exists on every pass, for people to
-/// read; never read back to decide.
+/// Phase of a run, derived on every pass for people, and never read back to decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RunPhase {
     /// Waiting for its target.
     #[default]
     Pending,
-    /// Its own datastore is being made.
+    /// Its own Datastore starts.
     Provisioning,
     /// Waiting for other runs.
     Queued,
     /// Client pods are starting.
     Preparing,
-    /// Load is running.
+    /// The load runs.
     Running,
-    /// Results are being stored.
+    /// The operator stores results.
     Collecting,
     /// Every phase was measured.
     Succeeded,
     /// It ended without a usable result.
     Failed,
-    /// It was stopped.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -41,63 +44,48 @@ impl RunPhase {
     }
 }
 
-impl fmt::Display for RunPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// The target as it was resolved and verified.
+/// The resolved and verified target.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
     /// The Datastore's name, or the external address.
     pub name: String,
-    /// Address the clients connect to.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Address for the clients.
     pub address: Option<String>,
-    /// What the server said of itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What the server reports.
     pub observed: Option<ServerTruth>,
-    /// How many servers it has: shards, a primary and its replicas, or members; absent
-    /// of an external target.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Number of servers: shards, a primary and its replicas, or members; omitted for an external
+    /// target.
     pub servers: Option<i32>,
-    /// The nodes its servers run on.
+    /// Nodes of its servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// Digest of what the server is: its processes, pods, images and declaration;
-    /// the same from the first phase to the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Digest of the server's processes, pods, images and declaration, which stays the same from the
+    /// first phase to the last.
     pub identity: Option<String>,
 }
 
 /// A node of a run's servers or clients.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its instance type, such as c7i.2xlarge; omitted if the node has no such label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Instance type, such as c7i.2xlarge; omitted if the node has no such label.
     pub instance_type: Option<String>,
-    /// Its zone, by its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Zone, from its label.
     pub zone: Option<String>,
-    /// Its placement group; omitted if it is in none or unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Placement group; omitted if none or unknown.
     pub placement_group: Option<String>,
-    /// Its architecture, such as arm64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Architecture, such as arm64.
     pub architecture: Option<String>,
-    /// Its kernel's release.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Kernel release.
     pub kernel: Option<String>,
-    /// Its CPUs' model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// CPU model.
     pub cpu_model: Option<String>,
     /// Online CPUs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
     /// Whether a server of the target ran on it.
     #[serde(default)]
@@ -107,7 +95,7 @@ pub struct NodeStatus {
     pub loads: bool,
 }
 
-/// Where the numbers come from: what else must be known to measure them again.
+/// What else is needed to repeat the measurement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvenanceStatus {
@@ -128,14 +116,14 @@ pub struct ProvenanceStatus {
     pub client_images: Vec<String>,
 }
 
-/// The clock of `spec.timeout`, which stands while the run waits for other runs.
+/// The clock of `spec.timeout`, which stops while the run waits for other runs.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClockStatus {
-    /// Seconds of `spec.timeout` used up before `runningSince`.
+    /// Seconds of `spec.timeout` used before `runningSince`.
     pub used_seconds: i64,
-    /// Since when the clock has been running; absent while it stands.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// When the clock last started; omitted while it is stopped.
     pub running_since: Option<Time>,
 }
 
@@ -149,7 +137,7 @@ pub struct StartedStatus {
     pub start_at: Time,
 }
 
-/// What held the clients up when the turn was given back, and when it is tried again.
+/// Why the clients did not start, and when the run tries again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SetbackStatus {
@@ -157,25 +145,24 @@ pub struct SetbackStatus {
     pub reason: String,
     /// What happened, and the remedy.
     pub message: String,
-    /// How often the turn was given back because of it.
+    /// How often the run released its turn for this reason.
     pub count: i32,
-    /// When the run asks for its turn again.
+    /// When the run queues for its turn again.
     pub retry_at: Time,
 }
 
-/// How much equal measurements differ in a place, as a run with `calibrate` found.
+/// How much equal measurements differ on these nodes, from a run with `calibrate`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoiseStatus {
-    /// Coefficient of variation of throughput over equal repetitions; of several phases
-    /// the largest.
+    /// Coefficient of variation of throughput over equal repetitions, the largest of all phases.
     pub throughput: f64,
-    /// The same of the 99th percentile of latency; omitted if it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The same for the 99th percentile of latency; omitted if unknown.
     pub p99: Option<f64>,
-    /// The run that found it.
+    /// The run that measured it.
     pub found_by: RunReference,
-    /// When it was found.
+    /// When it was measured.
     pub measured_at: Time,
 }
 
@@ -183,9 +170,9 @@ pub struct NoiseStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReference {
-    /// Its namespace.
+    /// Namespace of the run.
     pub namespace: String,
-    /// Its name.
+    /// Name of the run.
     pub name: String,
 }
 
@@ -199,135 +186,109 @@ impl fmt::Display for RunReference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// 1 means next.
+    /// Place in the queue, from 1.
     pub position: i32,
-    /// The Lease that is held.
+    /// The Lease that another run holds.
     pub lease: String,
     /// The run that holds it.
-    // Not heldBy, which was a text: the apiserver can write no status over one whose
-    // field has another type now. What is stored without it is written anew.
-    #[serde(default)]
     pub holder: RunReference,
-    /// Every Lease that the run waits for, held or not: runs that were created later leave
-    /// them to it.
+    /// Every Lease that the run waits for. Runs that were created later do not acquire them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
 }
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// Measurements that are stored and count.
+    /// Stored measurements that count.
     pub measured: i32,
-    /// Measurements of the whole run: phases times repetitions. Each point of a search is
-    /// one, and before a search has ended this is the most that it may need.
+    /// Measurements of the run: phases times repetitions. Each point of a search is one; until a search
+    /// ends, its largest number of points counts.
     pub total: i32,
 }
 
 /// Why a run failed.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureStatus {
-    /// The phase, where one was running.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The phase, if one ran.
     pub phase: Option<String>,
     /// The repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub repetition: Option<u32>,
     /// The pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// The step that failed.
     pub step: String,
     /// What happened.
     pub message: String,
     /// The tool's exit code.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The last lines the tool wrote.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
 }
 
-/// What became of a run.
+/// State of a run.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BenchmarkRunStatus {
-    /// Generation of the spec this status speaks of.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Generation of the spec that this status describes.
     pub observed_generation: Option<i64>,
-    /// Where the run stands.
+    /// The phase.
     #[serde(default)]
     pub phase: RunPhase,
     /// What it waits for, or how it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How many of all measurements are done.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The progress.
     pub progress: Option<Progress>,
-    /// When it got its turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// When the run acquired its turn.
     pub started_at: Option<Time>,
-    /// The measurement whose start line was given last, until its result is stored: one whose
-    /// Job is gone meanwhile is lost, and never measured again in silence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The measurement that started last, until its result is stored. If its Job disappears, it is lost
+    /// and counts as a retry.
     pub started: Option<StartedStatus>,
     /// When it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// The clock of `spec.timeout`, which stands while the run waits for other runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The clock of `spec.timeout`, which stops while the run waits for other runs.
     pub clock: Option<ClockStatus>,
-    /// What held the clients up when the turn was given back, and when it is tried again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why the clients did not start, and when the run tries again.
     pub setback: Option<SetbackStatus>,
     /// What a queued run waits for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
     /// The target.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetStatus>,
-    /// The nodes of its servers and clients, from the measurements that are stored.
+    /// The nodes of servers and clients, from the stored measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeStatus>,
-    /// Whether the run's numbers may be believed: the worst of its phases' verdicts, and
-    /// Invalid when it failed. Absent until it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether the run's numbers can be trusted: the worst verdict of its phases, and Invalid if it
+    /// failed. Omitted until it ends.
     pub verdict: Option<Verdict>,
-    /// Why its verdict is not Valid: constants such as ClientSaturated, each once; the
-    /// phases have the evidence.
+    /// Why the verdict is not Valid: constants such as ClientSaturated. The phases have the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// How much equal runs differ on these nodes; omitted if no run with `calibrate`
-    /// measured it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How much equal runs differ on these nodes; omitted if no run with `calibrate` measured it.
     pub noise: Option<NoiseStatus>,
     /// The result at a glance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub headline: Option<Headline>,
-    /// Every row of spec.thresholds, once the run has ended, with the figure found.
+    /// Every row of spec.thresholds with its figure, after the run has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub thresholds: Vec<ThresholdStatus>,
     /// Images by digest, command lines and versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<ProvenanceStatus>,
-    /// What was measured on what, with what, and what of it two runs must have in common
-    /// to be compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What two runs must have in common to be compared.
     pub comparability: Option<ComparabilityStatus>,
-    /// Results per phase, in the order of the spec.
+    /// Results of each phase, in the sequence of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseStatus>,
     /// Repetitions that were lost and measured again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retries: Vec<RetryStatus>,
     /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,
-    /// Complete, Passed, TargetReady and ClientsReady; and of where servers and clients run
-    /// SameZone, SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs, IoUring
-    /// and ThreadsAsRequested, with the evidence in the message.
+    /// Complete, Passed, TargetReady and ClientsReady; and SameZone, SamePlacementGroup, ClientStronger,
+    /// DistinctNodes, ExclusiveCPUs, IoUring and ThreadsAsRequested with the evidence in the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

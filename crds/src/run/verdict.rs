@@ -1,31 +1,25 @@
-//! Whether a number may be believed, and what limited it: the words for it in spec
-//! and status. docs/verdicts.md says what each check rests on.
+//! Verdicts: whether a number can be trusted, and what limited it, in spec and status.
+//! docs/verdicts.md explains each check.
 
 use crate::units::Decimal;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde_with::skip_serializing_none;
 
-/// Whether a number may be believed.
+/// Whether a number can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Verdict {
-    /// Every check that could be made found nothing wrong.
+    /// No check found a problem.
     Valid,
-    /// It may be used, with what its reasons say in mind.
+    /// Use it with the reasons in mind.
     Degraded,
-    /// It must not be used.
+    /// Do not use it.
     Invalid,
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// A check, named as the bad state that it finds; those from [`SameZone`](Self::SameZone)
-/// on are conditions of the run, named as what is to hold.
+/// A check, named after the problem that it finds. Those from [`SameZone`](Self::SameZone) on are
+/// conditions of the run, named after what must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum CheckName {
     /// The server answered with errors.
@@ -36,7 +30,7 @@ pub enum CheckName {
     ServerRestarted,
     /// The server evicted keys for memory.
     Evictions,
-    /// Keys of `load` are not there.
+    /// Keys of `load` are missing.
     MissingKeys,
     /// Jobs are missing in the queues after the load.
     MissingJobs,
@@ -48,27 +42,27 @@ pub enum CheckName {
     ShortOverlap,
     /// The measured window is too short, or shorter than declared.
     ShortWindow,
-    /// A load thread had hardly a moment to spare.
+    /// A load thread used nearly all of its CPU.
     ClientSaturated,
     /// An open loop sent its requests late.
     ScheduleLag,
     /// The server did not follow an open loop's rate.
     RateNotKept,
-    /// A client's CPU limit held it back.
+    /// A client's CPU limit throttled it.
     ClientThrottled,
-    /// The server's CPU limit held it back.
+    /// The server's CPU limit throttled it.
     ServerThrottled,
-    /// The hypervisor gave CPU time of a machine to others.
+    /// The hypervisor gave a machine's CPU time to others.
     Steal,
-    /// Others used the CPUs of a client's or the server's machine.
+    /// Other processes used CPUs of a client's or the server's machine.
     ForeignLoad,
-    /// The cloud's network held packets of a machine back.
+    /// The cloud's network delayed or dropped packets of a machine.
     NetworkAllowanceExceeded,
-    /// Throughput times latency is not the number of requests in flight.
+    /// Throughput times latency differs from the number of requests in flight.
     LittleLawViolated,
     /// Repetitions differ too much.
     HighVariance,
-    /// A client or the server had to read memory back from disk.
+    /// A client or the server read memory back from disk.
     MemoryPressure,
     /// Throughput rose or fell while it was measured.
     NotSteady,
@@ -85,7 +79,7 @@ pub enum CheckName {
     ClientStronger,
     /// No client shares a machine with a server.
     DistinctNodes,
-    /// The servers, and clients that ask for whole CPUs, have CPUs of their own.
+    /// The servers, and clients that request exclusive CPUs, have exclusive CPUs.
     ExclusiveCPUs,
     /// The server uses Linux's `io_uring`.
     IoUring,
@@ -94,7 +88,7 @@ pub enum CheckName {
 }
 
 impl CheckName {
-    /// Those that are conditions of the run, with the condition's type.
+    /// The checks that are conditions of the run, with the condition's type.
     pub const CONDITIONS: [(Self, &'static str); 7] = [
         (Self::SameZone, "SameZone"),
         (Self::SamePlacementGroup, "SamePlacementGroup"),
@@ -106,50 +100,42 @@ impl CheckName {
     ];
 }
 
-impl fmt::Display for CheckName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// What a check's finding does to a run.
+/// What a finding of a check does to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Level {
     /// The repetition is Invalid and the run fails.
     Required,
     /// The repetition is Degraded.
     Warn,
-    /// The check is not made.
+    /// The check is off.
     Ignore,
 }
 
-/// How strict one check is.
+/// Level and limit of a check.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("!(self.check in ['ErrorReplies', 'CountMismatch', 'ServerRestarted', 'Evictions', 'MissingKeys', 'MissingJobs', 'LowHitRatio'])")
-        .message("this check always fails the run and has no level: eviction is allowed by the phase's allowEviction, the hit ratio set by its minimumHitRatio, the comparison of counts left out by counterCheck of exec"),
+        .message("this check always fails the run and has no level: use the phase's allowEviction for evictions, its minimumHitRatio for the hit ratio, and counterCheck of exec for the comparison of counts"),
 )]
 pub struct Requirement {
-    /// The check, with its limit's unit and default: StartSkew (1 second), ShortOverlap
-    /// (0.95 of the longest client's window), ShortWindow (3 seconds), ClientSaturated (0.85 of
-    /// a CPU per load thread), ScheduleLag (0.001 seconds, 99th percentile), RateNotKept (0.99
-    /// of the rate), ClientThrottled and ServerThrottled (0.01 of the window), Steal (0.02 of
-    /// the machine's CPU time), ForeignLoad (0.1 of the machine's CPUs),
-    /// NetworkAllowanceExceeded (0 packets), LittleLawViolated (0.1 off), HighVariance (0.05,
-    /// coefficient of variation), MemoryPressure (10 major page faults per second), NotSteady
-    /// (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit). The conditions SameZone,
-    /// SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs, IoUring and
-    /// ThreadsAsRequested are named as what is to hold, have no limit, and are checked only
-    /// where they are named here: Required fails the run before load where one does not
-    /// hold or is unknown.
+    /// The check, here with its default limit: StartSkew (1 second), ShortOverlap (0.95 of the longest
+    /// client's window), ShortWindow (3 seconds), ClientSaturated (0.85 of a CPU per load thread),
+    /// ScheduleLag (0.001 seconds, 99th percentile), RateNotKept (0.99 of the rate), ClientThrottled and
+    /// ServerThrottled (0.01 of the window), Steal (0.02 of the machine's CPU time), ForeignLoad (0.1 of
+    /// the machine's CPUs), NetworkAllowanceExceeded (0 packets), LittleLawViolated (0.1 off),
+    /// HighVariance (0.05, coefficient of variation), MemoryPressure (10 major page faults per second),
+    /// NotSteady (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit).
+    /// The conditions SameZone, SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs,
+    /// IoUring and ThreadsAsRequested are named after what must hold, have no limit, and are checked
+    /// only if named here: Required fails the run before the load if one does not hold or is unknown.
     pub check: CheckName,
-    /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Ignore (it is not made; the word is not Off, which YAML reads as false).
-    /// Defaults to Warn.
+    /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Ignore (the check is
+    /// off). Defaults to Warn.
     #[serde(default = "default_level")]
     pub level: Level,
-    /// The limit, such as "0.05", in the check's unit. The check's default if omitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The limit in the check's unit, such as "0.05". Defaults to the check's.
     pub limit: Option<Decimal>,
 }
 
@@ -161,15 +147,15 @@ fn default_level() -> Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VerdictReason {
-    /// A constant in UpperCamelCase: the check's name, or what failed otherwise.
+    /// The check's name, or another constant in UpperCamelCase.
     pub reason: String,
-    /// What it makes of the number: Degraded or Invalid.
+    /// The verdict: Degraded or Invalid.
     pub verdict: Verdict,
     /// The evidence in one sentence, with the figure and its limit.
     pub message: String,
 }
 
-/// What kept throughput from being higher.
+/// What limited the throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Limiter {
     /// The server's CPUs.
@@ -178,19 +164,13 @@ pub enum Limiter {
     Client,
     /// The network between them.
     Network,
-    /// The rate that the load declares.
+    /// The declared rate of the load.
     Rate,
-    /// None of them was seen at its limit.
+    /// No bottleneck was found.
     NothingFound,
 }
 
-impl fmt::Display for Limiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// What limited the throughput.
+/// What limited the throughput, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitedBy {

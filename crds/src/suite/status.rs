@@ -1,5 +1,4 @@
-//! What became of a suite, for people and for whoever reads it by machine. Small however
-//! many runs it has: the whole is in the stored report.
+//! State of a suite, for people and programs. It stays small; the stored report is complete.
 
 use crate::{
     measured::{Estimate, Spread},
@@ -10,26 +9,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde_with::skip_serializing_none;
 
-/// Where a suite stands: derived from its runs on every pass until it has ended, and a record
-/// from then on.
+/// Phase of a suite: derived from its runs on every pass until it ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SuitePhase {
-    /// No run was made yet.
+    /// No run exists yet.
     #[default]
     Pending,
-    /// Its runs are measured.
+    /// It measures its runs.
     Running,
-    /// No further run is made for now.
+    /// It creates no further run.
     Suspended,
-    /// It makes rounds at the times of its schedule.
+    /// It creates rounds at the times of its schedule.
     Scheduled,
     /// All runs have ended; the rows show how.
     Succeeded,
-    /// It cannot be measured as declared, or was stopped by a run that failed.
+    /// It cannot be measured as declared, or a failed run stopped it.
     Failed,
-    /// It was stopped.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -40,13 +38,8 @@ impl SuitePhase {
     }
 }
 
-impl fmt::Display for SuitePhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// How far a suite has come.
+/// Progress of a suite.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SuiteProgress {
@@ -54,38 +47,32 @@ pub struct SuiteProgress {
     pub done: i32,
     /// Runs of the whole suite.
     pub total: i32,
-    /// Runs under way.
+    /// Current runs.
     pub running: i32,
-    /// How many of them failed or are Invalid.
+    /// Ended runs that failed or are Invalid.
     pub failed: i32,
-    /// Seconds that the runs that are left will take, by those that have ended; absent
-    /// before the first has, and where the suite does not go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Estimated seconds for the remaining runs; omitted before the first run ends, and if the suite
+    /// does not continue.
     pub seconds_left: Option<i64>,
 }
 
-/// How a figure stands to the baseline's.
+/// A figure compared with the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ComparisonVerdict {
     /// Better, beyond chance and the noise of these nodes.
     Better,
     /// Worse, beyond chance and the noise of these nodes.
     Worse,
-    /// The difference is smaller than the noise, and known well enough to say so.
+    /// The difference is certainly smaller than the noise.
     Same,
-    /// Unknown: too few repetitions, or repetitions that differ too much.
+    /// Too few repetitions, or repetitions that differ too much.
     Unclear,
     /// Not compared: it was measured under other conditions.
     NotComparable,
 }
 
-impl fmt::Display for ComparisonVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// One row of the table: a figure of one combination over its repetitions.
+/// A row of the table: a figure of one combination over its repetitions.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RowStatus {
@@ -97,97 +84,80 @@ pub struct RowStatus {
     pub operation: String,
     /// The figure.
     pub metric: MetricName,
-    /// It over the repetitions that are not Invalid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The figure over the repetitions that are not Invalid.
     pub spread: Option<Spread>,
     /// 99th percentile of latency in milliseconds, mean over the same repetitions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
-    /// Its ratio to the baseline's, with the 95 % confidence interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Ratio to the baseline's figure, with the 95 % confidence interval.
     pub ratio: Option<Estimate>,
-    /// What that says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The result of the comparison.
     pub comparison: Option<ComparisonVerdict>,
     /// The worst verdict of its repetitions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
 }
 
-/// What the numbers are compared with.
+/// The baseline of a suite.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BaselineStatus {
     /// The variant, suite or table.
     pub name: String,
-    /// What differs from it beyond what was varied, such as `server.kernel: 6.8 instead of 6.1`.
+    /// Differences besides what varies, such as `server.kernel: 6.8 instead of 6.1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
 }
 
-/// Where the report is stored.
+/// Where a report is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportStatus {
-    /// The first ConfigMap, whose key report.json.gz holds the report, or its first part.
+    /// The first ConfigMap, with the report, or its first part, in key report.json.gz.
     pub config_map: String,
-    /// How many parts there are.
+    /// Number of parts.
     pub parts: u32,
 }
 
-/// What became of a suite.
+/// State of a suite.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BenchmarkSuiteStatus {
-    /// Generation of the spec this status speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Generation of the spec that this status describes.
     pub observed_generation: Option<i64>,
-    /// Where it stands.
+    /// The phase.
     #[serde(default)]
     pub phase: SuitePhase,
-    /// What happens now, or what went wrong, in one sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The current step, or what failed, in one sentence.
     pub message: Option<String>,
-    /// How far it has come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The progress.
     pub progress: Option<SuiteProgress>,
-    /// When its first run was about to be made: from then on what it measures cannot be changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When the suite started; from then on, what it measures cannot change.
     pub started_at: Option<Time>,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// With schedule: the time that the last round was made for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// With schedule: the time of the last round.
     pub last_scheduled_at: Option<Time>,
     /// With schedule: when the next round is due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_scheduled_at: Option<Time>,
-    /// With schedule: when the last round ended; condition Passed is of that one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// With schedule: when the last round ended. The condition Passed is that round's.
     pub last_ended_at: Option<Time>,
     /// With schedule: the last round.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_round: Option<String>,
-    /// The first rows of the table, at most 32; the report has all.
+    /// The first rows of the table, at most 32. The report has all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<RowStatus>,
     /// The row of the highest throughput.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<RowStatus>,
     /// The row of the lowest throughput.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<RowStatus>,
-    /// What the numbers are compared with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The baseline.
     pub baseline: Option<BaselineStatus>,
-    /// How the figures stand to the thresholds: those that are not met first, at most 64.
+    /// The figures compared with the thresholds, failures first, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub thresholds: Vec<ThresholdStatus>,
-    /// Where the report is stored, from the suite's end on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where the report is stored, after the suite has ended.
     pub report: Option<ReportStatus>,
-    /// Complete (all runs have ended) and Passed (none is Invalid, all thresholds are met).
+    /// Complete (all runs have ended) and Passed (no run is Invalid, all thresholds pass).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

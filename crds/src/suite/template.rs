@@ -1,16 +1,16 @@
-//! Parts of a BenchmarkRun's spec as they are written, before anything is patched into them.
+//! Parts of a BenchmarkRun's spec before patches are applied.
 //!
-//! Kept as they are: what is missing here may come from a patch, so that only the whole
-//! spec of each run can be judged. For the same reason their schemas have the fields and
-//! types of a run's, which `kubectl explain` shows, but not its rules and required fields.
+//! They stay JSON: a patch may add what is missing here, so only the complete spec of each run can be
+//! checked. So their schemas have the fields and types of a run's, which `kubectl explain` shows, but
+//! not its rules and required fields.
 
-use crate::{BenchmarkRunSpec, run::Target};
+use crate::run::{BenchmarkRunSpec, Target};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// The spec of a BenchmarkRun without what its suite decides.
+/// The spec of a BenchmarkRun without the fields that its suite sets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunTemplate(pub Map<String, Value>);
@@ -20,11 +20,11 @@ pub struct RunTemplate(pub Map<String, Value>);
 #[serde(transparent)]
 pub struct TargetTemplate(pub Map<String, Value>);
 
-/// Fields of a run's spec that its suite decides.
+/// Fields of a run's spec that its suite sets.
 pub const DECIDED_BY_SUITE: [&str; 3] = ["target", "cancel", "ttlAfterFinished"];
 
-/// Takes rules, required fields and defaults out of `schema`, at every depth.
-fn take_rules_out(schema: &mut Value) {
+/// Removes rules, required fields and defaults from `schema`, at every depth.
+fn remove_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.retain(|name, value| {
@@ -36,16 +36,16 @@ fn take_rules_out(schema: &mut Value) {
             if fields.contains_key("type") || fields.contains_key("properties") {
                 fields.remove("default");
             }
-            fields.values_mut().for_each(take_rules_out);
+            fields.values_mut().for_each(remove_rules);
         }
-        Value::Array(items) => items.iter_mut().for_each(take_rules_out),
+        Value::Array(items) => items.iter_mut().for_each(remove_rules),
         _ => {}
     }
 }
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator, left_out: &[&str], description: &str) -> Schema {
     let mut value = T::json_schema(generator).to_value();
-    take_rules_out(&mut value);
+    remove_rules(&mut value);
     if let Some(properties) = value.get_mut("properties").and_then(Value::as_object_mut) {
         properties.retain(|name, _| !left_out.contains(&name.as_str()));
     }
@@ -59,7 +59,7 @@ impl JsonSchema for RunTemplate {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let description = "How each is measured: the spec of a BenchmarkRun without its target.";
+        let description = "How to measure each: the spec of a BenchmarkRun without target.";
         schema_of::<BenchmarkRunSpec>(generator, &DECIDED_BY_SUITE, description)
     }
 }
@@ -70,8 +70,7 @@ impl JsonSchema for TargetTemplate {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let description =
-            "What is measured, as a run's target: datastore (made for each run), datastoreRef or external.";
+        let description = "The run's target: datastore (created for each run), datastoreRef or external.";
         schema_of::<Target>(generator, &[], description)
     }
 }

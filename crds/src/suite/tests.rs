@@ -1,4 +1,4 @@
-//! What may change of a suite that has started, and when its author is asked for rights again.
+//! What may change in a started suite, and when the policy checks its author's rights again.
 
 use super::*;
 use kube::{
@@ -16,8 +16,7 @@ fn suite(more: Value) -> Value {
     json!({"metadata": {"name": "engines"}, "spec": spec})
 }
 
-/// What the rules of the whole object say: those of its fields, which hold a run's rules twice,
-/// take a minute.
+/// What the rules of the object say, without those of its fields, which take a minute.
 fn refusal(new: &Value, old: &Value) -> String {
     let schema = serde_json::to_value(&BenchmarkSuite::crd().spec.versions[0].schema).unwrap();
     let rules = &schema["openAPIV3Schema"]["x-kubernetes-validations"];
@@ -26,7 +25,7 @@ fn refusal(new: &Value, old: &Value) -> String {
 }
 
 #[test]
-fn what_a_started_suite_measures_cannot_be_changed_nor_become_a_schedule() {
+fn what_a_started_suite_measures_and_its_schedule_cannot_change() {
     let started = |more: Value| {
         let mut suite = suite(more);
         suite["status"] = json!({"startedAt": "2026-01-01T00:00:00Z"});
@@ -39,11 +38,11 @@ fn what_a_started_suite_measures_cannot_be_changed_nor_become_a_schedule() {
         json!({"schedule": "0 3 * * *"}),
         json!({"schedule": "0 3 * * *", "repetitions": 9}),
     ] {
-        let told = refusal(&started(changed.clone()), &plain);
-        assert!(told.contains("the suite has started"), "{changed}: {told}");
+        let message = refusal(&started(changed.clone()), &plain);
+        assert!(message.contains("the suite has started"), "{changed}: {message}");
     }
     let scheduled = started(json!({"schedule": "0 3 * * *"}));
-    assert!(refusal(&plain, &scheduled).contains("the suite has started"), "a schedule was taken away");
+    assert!(refusal(&plain, &scheduled).contains("the suite has started"), "the schedule was removed");
     for changed in [json!({"cancel": true}), json!({"maxRuns": 2}), json!({"thresholds": []})] {
         assert_eq!(refusal(&started(changed.clone()), &plain), "None", "{changed} was refused");
     }
@@ -60,9 +59,9 @@ fn condition(name: &str) -> String {
 }
 
 #[test]
-fn rights_are_asked_for_again_where_what_takes_them_changed_alone() {
+fn the_policy_checks_rights_again_only_if_a_field_that_needs_them_changes() {
     let expression = condition("names-changed");
-    let asked = |operation: &str, new: Value, old: Value| {
+    let checked = |operation: &str, new: Value, old: Value| {
         let request = AdmissionRequest { operation: operation.to_owned(), ..AdmissionRequest::default() };
         let evaluator = VapEvaluator::builder().object(suite(new)).old_object(suite(old)).request(request);
         let results = evaluator.build().evaluate(&[VapExpression {
@@ -72,7 +71,7 @@ fn rights_are_asked_for_again_where_what_takes_them_changed_alone() {
         }]);
         results[0].passed
     };
-    assert!(asked("CREATE", json!({}), json!({})));
+    assert!(checked("CREATE", json!({}), json!({})));
     for (field, value) in [
         ("variants", json!([{"name": "w", "target": {}}])),
         ("run", json!({"phases": []})),
@@ -82,10 +81,10 @@ fn rights_are_asked_for_again_where_what_takes_them_changed_alone() {
         ("schedule", json!("0 3 * * *")),
     ] {
         let with = json!({field: value});
-        assert!(asked("UPDATE", with.clone(), json!({})), "{field} names what takes a right");
-        assert!(!asked("UPDATE", with.clone(), with), "{field} is as it was");
+        assert!(checked("UPDATE", with.clone(), json!({})), "{field} can name what needs a right");
+        assert!(!checked("UPDATE", with.clone(), with), "{field} did not change");
     }
     for free in [json!({"cancel": true}), json!({"suspend": true}), json!({"parallelism": 2})] {
-        assert!(!asked("UPDATE", free.clone(), json!({})), "{free} takes no right to a Secret");
+        assert!(!checked("UPDATE", free.clone(), json!({})), "{free} needs no right to a Secret");
     }
 }

@@ -1,10 +1,14 @@
 //! Any tool in any image, and how to read its output.
 
-use crate::units::{Decimal, Period, decimal_between};
+use crate::{
+    defaults::yes,
+    units::{Decimal, Period, decimal_between},
+};
 use k8s_openapi::api::core::v1::EnvVar;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// A benchmark tool in an image of your own. The runner starts `command` and `args`, replaces
@@ -16,6 +20,7 @@ use std::collections::BTreeMap;
 /// tool reads it there, as redis-cli reads REDISCLI_AUTH. redis-benchmark and valkey-benchmark
 /// accept it only as `[-a, "${PASSWORD}"]`: create an ACL user for the benchmark and delete it
 /// afterwards.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecSpec {
@@ -36,7 +41,6 @@ pub struct ExecSpec {
     pub env: Vec<EnvVar>,
     /// How long the tool is expected to run, such as 60s. The runner kills it 15 s after that.
     /// If omitted, only the run's timeout limits it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Period>,
     /// How to read the tool's output, such as `{redisBenchmarkCsv: {requests: 1000000}}`.
     pub parser: ParserSpec,
@@ -45,11 +49,6 @@ pub struct ExecSpec {
     /// server: `MSET (10 keys)` does, `add-job` does not. Defaults to false.
     #[serde(default)]
     pub counter_check: bool,
-    /// Exit codes that mean success. Defaults to [0].
-    #[serde(default = "success", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 16), inner(range(min = 0, max = 255)))]
-    #[x_kube(merge_strategy = ListMerge::Set)]
-    pub success_exit_codes: Vec<i32>,
     /// Files from ConfigMaps for the tool, such as `[{configMap: workloads, mountPath: /workloads}]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -57,7 +56,6 @@ pub struct ExecSpec {
     pub files: Vec<ExecFiles>,
     /// User and group id of the tool, not root, such as 1000. Set it if other users cannot read
     /// the files of the image. Defaults to 65532.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub user: Option<i64>,
 }
@@ -75,10 +73,6 @@ pub struct ExecFiles {
     #[x_kube(validation = Rule::new("self.startsWith('/') && !self.contains(':') && !self.contains('..') && self != '/tmp' && !self.startsWith('/dragstrip')")
         .message("mountPath must be an absolute path, such as /workloads, without .. or a colon; /tmp and /dragstrip are taken"))]
     pub mount_path: String,
-}
-
-fn success() -> Vec<i32> {
-    vec![0]
 }
 
 /// How to read the tool's output: exactly one parser.
@@ -115,12 +109,12 @@ pub struct FileParser {
 }
 
 /// The parser of redis-benchmark's CSV.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedisBenchmarkParser {
     /// Requests of each operation (the tool's `-n`), which the tool does not print, such as
     /// 1000000. If omitted, only rates and latencies are reported.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests: Option<i64>,
 }
@@ -185,6 +179,7 @@ pub enum Merge {
 }
 
 /// One column of a table.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -205,12 +200,10 @@ pub struct CsvColumn {
     #[serde(default)]
     pub unit: TimeUnit,
     /// The percentile, from "0" to "100", such as "99.9".
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new(decimal_between("0.0", "100.0"))
         .message("percentile must be from 0 to 100, such as \"99.9\""))]
     pub percentile: Option<Decimal>,
     /// Name of the metric, such as memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub metric: Option<String>,
     /// How to join the metric of several client pods: Sum, Mean, Maximum or Minimum. Defaults to Sum.
@@ -219,6 +212,7 @@ pub struct CsvColumn {
 }
 
 /// A table with a header line and commas between columns.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CsvParser {
@@ -231,7 +225,6 @@ pub struct CsvParser {
     #[schemars(length(min = 1, max = 64))]
     pub columns: Vec<CsvColumn>,
     /// Name of the operation, such as GET, for a table without a column of names.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub operation: Option<String>,
 }
@@ -241,6 +234,7 @@ fn stdout() -> String {
 }
 
 /// A pattern of lines.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RegexLine {
@@ -253,7 +247,6 @@ pub struct RegexLine {
     #[schemars(length(min = 1, max = 1024))]
     pub pattern: String,
     /// Name of the operation, such as GET, for a pattern without the group `operation`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub operation: Option<String>,
     /// Unit of latencies without one: Nanoseconds, Microseconds, Milliseconds or Seconds. Defaults
@@ -265,11 +258,12 @@ pub struct RegexLine {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub merge: BTreeMap<String, Merge>,
     /// Whether a line must match. Defaults to true.
-    #[serde(default = "super::default_true")]
+    #[serde(default = "yes")]
     pub required: bool,
 }
 
 /// Patterns of lines. The last line that matches a pattern counts.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RegexParser {
@@ -283,7 +277,6 @@ pub struct RegexParser {
     pub lines: Vec<RegexLine>,
     /// Character between groups of three digits, such as a comma. If omitted, a number with such
     /// a character is an error.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[^0-9A-Za-z.+-]$')")
         .message("thousandsSeparator is one character that is not a digit, letter, point or sign"))]
     #[schemars(length(min = 1, max = 1))]
@@ -323,6 +316,7 @@ pub enum JsonMeaning {
 }
 
 /// One value of a JSON document.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -342,7 +336,6 @@ pub struct JsonValue {
     /// MinimumLatency, LatencyPercentile, MaximumLatency or Metric.
     pub meaning: JsonMeaning,
     /// Name of its operation, such as GET. Defaults to the parser's operation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub operation: Option<String>,
     /// Unit of a time: Nanoseconds, Microseconds, Milliseconds or Seconds. The unit of a text
@@ -350,19 +343,17 @@ pub struct JsonValue {
     #[serde(default)]
     pub unit: TimeUnit,
     /// The percentile, from "0" to "100", such as "99.9".
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new(decimal_between("0.0", "100.0"))
         .message("percentile must be from 0 to 100, such as \"99.9\""))]
     pub percentile: Option<Decimal>,
     /// Name of the metric, such as memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub metric: Option<String>,
     /// How to join the metric of several client pods: Sum, Mean, Maximum or Minimum. Defaults to Sum.
     #[serde(default)]
     pub merge: Merge,
     /// Whether the document must have it. Defaults to true.
-    #[serde(default = "super::default_true")]
+    #[serde(default = "yes")]
     pub required: bool,
 }
 
@@ -399,7 +390,7 @@ pub struct HdrHistogramLogFile {
     #[serde(default)]
     pub errors: bool,
     /// Whether the tool must write this file. Defaults to true.
-    #[serde(default = "super::default_true")]
+    #[serde(default = "yes")]
     pub required: bool,
 }
 

@@ -2,18 +2,15 @@
 
 mod judge;
 
-use super::{
-    KeyPattern, LARGEST, default_data_size, default_key_maximum, default_pipeline, default_ratio,
-    default_threads, one,
+use super::keys::{KeyPattern, LARGEST, ratio};
+use crate::{
+    defaults::{int, long},
+    units::{Decimal, Period, decimal_between},
 };
-use crate::units::{Decimal, Period, decimal_between};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-fn default_connections() -> i32 {
-    20
-}
+use serde_with::skip_serializing_none;
 
 /// Set, Get, Incr, Mset, Mget, Del, Exists or MsetExpireat. Omitted for a `command`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +34,7 @@ pub enum OperationName {
 }
 
 /// One operation of a mix.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -49,33 +47,29 @@ pub enum OperationName {
 )]
 pub struct LoadgenOperation {
     /// The operation, such as Get.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationName>,
     /// Any command, with `__key__` and `__data__` in place of a key and a value,
     /// such as `ZADD __key__ 1 __data__`. Quotes keep words together.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub command: Option<String>,
-    /// Share of this operation, relative to the others. Default 1.
-    #[serde(default = "one")]
+    /// Share of this operation, relative to the others. Defaults to 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10000))]
     pub weight: i32,
-    /// Keys of each command of Mset, Mget, Del, Exists and MsetExpireat. Default 1.
-    #[serde(default = "one")]
+    /// Keys of each command of Mset, Mget, Del, Exists and MsetExpireat. Defaults to 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 100_000))]
     pub keys: i32,
-    /// Lifetime of the written keys, such as 300s: `SET ... EX`, or the EXPIREAT of
-    /// MsetExpireat. Keys do not expire if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Lifetime of the written keys, such as 300s: `SET ... EX`, or the EXPIREAT of MsetExpireat. Keys
+    /// do not expire if omitted.
     pub expiry: Option<Period>,
-    /// Write the expiry as an absolute instant (`SET ... EXAT`). Default false.
+    /// Write the expiry as an absolute instant (`SET ... EXAT`). Defaults to false.
     #[serde(default)]
     pub absolute_expiry: bool,
-    /// Read keys that are never written. Default false.
+    /// Read keys that are never written. Defaults to false.
     #[serde(default)]
     pub missing: bool,
-    /// Value size in bytes. Default: the dataSize of the load.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Value size in bytes. Defaults to the dataSize of the load.
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: Option<i64>,
 }
@@ -100,7 +94,7 @@ pub struct OpenLoopSpec {
     /// Operations per second of all client pods together, such as 100000.
     #[schemars(range(min = 1, max = LARGEST))]
     pub operations_per_second: i64,
-    /// The schedule: Fixed (equal intervals) or Poisson (as independent users would send). Default Fixed.
+    /// The schedule: Fixed (equal intervals) or Poisson (as independent users would send). Defaults to Fixed.
     #[serde(default)]
     pub arrival: ArrivalSchedule,
 }
@@ -131,38 +125,34 @@ pub enum ConnectionKind {
 
 /// Settings of a client library. Instead of `threads` x `connectionsPerThread`
 /// connections there are `poolSize` clients that `tasks` Tokio tasks share.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LibrarySpec {
-    /// Tokio tasks, each awaiting one operation (or batch) at a time. Default 100.
-    #[serde(default = "default_tasks")]
+    /// Tokio tasks, each awaiting one operation (or batch) at a time. Defaults to 100.
+    #[serde(default = "int::<100>")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub tasks: i32,
-    /// Clients or connections, shared by the tasks in turn. Default 1.
-    #[serde(default = "one")]
+    /// Clients or connections, which the tasks use in turn. Defaults to 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10_000))]
     pub pool_size: i32,
-    /// What kind of connection redis-rs uses: Multiplexed or ConnectionManager (which
-    /// reconnects). Default Multiplexed.
+    /// Connections of redis-rs: Multiplexed or ConnectionManager (which reconnects). Defaults to
+    /// Multiplexed.
     #[serde(default)]
     pub connection_kind: ConnectionKind,
     /// Operations of all tasks together, such as 10000000, instead of duration and requestsPerConnection.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LARGEST))]
     pub total_requests: Option<i64>,
-    /// Check every INCR's reply against the task's own count. Default false.
+    /// Check every INCR's reply against the task's own count. Defaults to false.
     #[serde(default)]
     pub assert_expected: bool,
 }
 
-fn default_tasks() -> i32 {
-    100
-}
-
-/// Batches timed one by one, as Criterion does: `items` items are written (or
-/// read) in commands of `batchSize` items, `parallelism` of them in flight.
-/// Reported as time per batch, items per second and MiB per second, each with
-/// its 95 % confidence interval.
+/// Batches timed one by one, as Criterion does: each writes or reads `items` items in commands of
+/// `batchSize` items, `parallelism` of them in flight. The result is time per batch, items per second
+/// and MiB per second, each with its 95 % confidence interval.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchSpec {
@@ -172,23 +162,18 @@ pub struct BatchSpec {
     /// Items of one command or pipeline, such as 10000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: i32,
-    /// Commands or pipelines in flight. Default 1.
-    #[serde(default = "one")]
+    /// Commands or pipelines in flight. Defaults to 1.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10_000))]
     pub parallelism: i32,
-    /// What to do with the items: Mset, SetExpire, MsetExpire or Mget.
+    /// The operation: Mset, SetExpire, MsetExpire or Mget.
     pub operation: BatchOperation,
-    /// Size of each key in bytes. Default 80.
-    #[serde(default = "default_key_size")]
+    /// Size of each key in bytes. Defaults to 80.
+    #[serde(default = "int::<80>")]
     #[schemars(range(min = 1, max = 65_536))]
     pub key_size: i32,
-    /// Lifetime of the items that SetExpire and MsetExpire write, such as 300s. Default 300s.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Lifetime of the items that SetExpire and MsetExpire write. Defaults to 300s.
     pub expiry: Option<Period>,
-}
-
-fn default_key_size() -> i32 {
-    80
 }
 
 /// The operation of a batch.
@@ -204,8 +189,9 @@ pub enum BatchOperation {
     Mget,
 }
 
-/// Dragstrip's own load generator. Closed loop unless `rate` is set: one batch of
-/// `pipeline` requests is sent and then all its replies are awaited.
+/// Dragstrip's own load generator. Without `rate` it is a closed loop: it sends a batch of `pipeline`
+/// requests and awaits all replies.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -221,25 +207,23 @@ pub enum BatchOperation {
         .message("keyMaximum must not be below keyMinimum"),
 )]
 pub struct LoadgenSpec {
-    /// Load threads per client pod. Default 1. Give the pod at least as many CPUs: the
-    /// operator refuses a lower limit in clients.resources.
-    #[serde(default = "default_threads")]
+    /// Load threads in each client pod. Defaults to 1. A limit in clients.resources must have as many
+    /// CPUs.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: i32,
-    /// Connections each thread opens; in a cluster each is one to every shard, with one
-    /// batch under way over all of them. Default 20.
-    #[serde(default = "default_connections")]
+    /// Connections of each thread. In a cluster, each is one to every shard, with one batch in flight
+    /// over all of them. Defaults to 20.
+    #[serde(default = "int::<20>")]
     #[schemars(range(min = 1, max = 10000))]
     pub connections_per_thread: i32,
     /// How long to measure, such as 60s, 5m or 1h30m.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Period>,
-    /// How many requests each connection sends, such as 200000.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Requests of each connection, such as 200000.
     #[schemars(range(min = 1, max = LARGEST))]
     pub requests_per_connection: Option<i64>,
-    /// SETs to GETs, such as 1:0 (writes only), 0:1 (reads only) or 1:10. Default 1:10.
-    #[serde(default = "default_ratio")]
+    /// SETs to GETs, such as 1:0 (writes only), 0:1 (reads only) or 1:10. Defaults to 1:10.
+    #[serde(default = "ratio")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,6}:[0-9]{1,6}$') && !self.matches('^0+:0+$')")
         .message("ratio is SETs:GETs, two whole numbers that are not both 0, such as 1:10"))]
     #[schemars(length(max = 13))]
@@ -248,58 +232,52 @@ pub struct LoadgenSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub operations: Vec<LoadgenOperation>,
-    /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop if omitted.
     pub rate: Option<OpenLoopSpec>,
-    /// What sends the requests: Raw (the generator's own code), or a client library:
-    /// RedisRs, Fred or Bb8Redis. Default Raw.
+    /// What sends the requests: Raw (the generator's own code), or a client library: RedisRs, Fred or
+    /// Bb8Redis. Defaults to Raw.
     #[serde(default)]
     pub client: Client,
     /// Settings of a client library, such as `{tasks: 100, poolSize: 8}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<LibrarySpec>,
     /// Time batches one by one, such as `{items: 100000, batchSize: 10000, operation: Mset}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchSpec>,
-    /// Send reads to the replicas of an external Redis Cluster: the load may then
-    /// only read (ratio 0:1, or the operations Get, Mget and Exists). Default false.
+    /// Send the load to the replicas of an external Redis Cluster. It may then only read (ratio 0:1,
+    /// or the operations Get, Mget and Exists). Defaults to false.
     #[serde(default)]
     pub replica_reads: bool,
-    /// Requests sent on a connection before their replies are awaited. Default 1: no pipelining.
-    #[serde(default = "default_pipeline")]
+    /// Requests in flight on each connection. Defaults to 1: no pipelining.
+    #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10000))]
     pub pipeline: i32,
-    /// Value size in bytes. Default 32.
-    #[serde(default = "default_data_size")]
+    /// Value size in bytes. Defaults to 32.
+    #[serde(default = "long::<32>")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,
-    /// Text before the key's number; Default `dragstrip-`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Text before the key's number. Defaults to `dragstrip-`.
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
-    /// First key number. Default 0.
+    /// First key number. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = LARGEST))]
     pub key_minimum: i64,
-    /// Last key number. Default 1000000.
-    #[serde(default = "default_key_maximum")]
+    /// Last key number. Defaults to 1000000.
+    #[serde(default = "long::<1_000_000>")]
     #[schemars(range(min = 0, max = LARGEST))]
     pub key_maximum: i64,
-    /// How keys are drawn: Uniform, Sequential (each key once per pass), Gaussian (near
-    /// the middle) or Zipfian (few keys most of the time). Default Uniform.
+    /// How keys are drawn: Uniform, Sequential (each key once per pass), Gaussian (near the middle) or
+    /// Zipfian (few keys most of the time). Defaults to Uniform.
     #[serde(default)]
     pub key_pattern: KeyPattern,
-    /// Exponent of the Zipfian pattern, from "0.01" to "10", such as "1.2". Default "0.99".
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Exponent of the Zipfian pattern, from "0.01" to "10", such as "1.2". Defaults to "0.99".
     #[x_kube(validation = Rule::new(decimal_between("0.01", "10.0"))
         .message("zipfExponent is from 0.01 to 10, such as \"0.99\""))]
     pub zipf_exponent: Option<Decimal>,
-    /// Seed of the random numbers, such as 7; every connection of every client pod draws
-    /// independently of the others. Default 0: the same keys each time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Seed of the random numbers, such as 7. Each connection of each client pod draws independently.
+    /// Defaults to 0: the same keys each time.
     #[schemars(range(min = 0, max = LARGEST))]
     pub seed: Option<i64>,
-    /// Speak RESP3 instead of RESP2. Default false.
+    /// Speak RESP3 instead of RESP2. Defaults to false.
     #[serde(default)]
     pub resp3: bool,
 }
@@ -307,22 +285,22 @@ pub struct LoadgenSpec {
 impl Default for LoadgenSpec {
     fn default() -> Self {
         Self {
-            threads: default_threads(),
-            connections_per_thread: default_connections(),
+            threads: 1,
+            connections_per_thread: 20,
             duration: None,
             requests_per_connection: None,
-            ratio: default_ratio(),
+            ratio: ratio(),
             operations: Vec::new(),
             rate: None,
             client: Client::default(),
             library: None,
             batch: None,
             replica_reads: false,
-            pipeline: default_pipeline(),
-            data_size: default_data_size(),
+            pipeline: 1,
+            data_size: 32,
             key_prefix: None,
             key_minimum: 0,
-            key_maximum: default_key_maximum(),
+            key_maximum: 1_000_000,
             key_pattern: KeyPattern::default(),
             zipf_exponent: None,
             seed: None,

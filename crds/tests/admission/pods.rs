@@ -18,7 +18,7 @@ fn of_clients(clients: &Value) -> Vec<String> {
     schema::refusals(&schema::of::<BenchmarkRun>(), &json!({"metadata": {"name": "sprint"}, "spec": spec}))
 }
 
-/// Of servers and clients alike.
+/// The same for servers and clients.
 fn refused(fields: &Value, expected: &str) {
     for (kind, refusals) in [("Datastore", of_datastore(fields)), ("clients", of_clients(fields))] {
         assert!(
@@ -62,7 +62,9 @@ fn directories_are_where_nothing_else_is_and_huge_pages_are_asked_for() {
     for path in ["shm", "/tmp", "/dragstrip/bin", "/a/../tmp", "/a:b"] {
         refused(&at(path), "mountPath is an absolute path");
     }
-    assert!(of_datastore(&at("/data")).iter().any(|told| told.contains("which the server has already")));
+    assert!(
+        of_datastore(&at("/data")).iter().any(|refusal| refusal.contains("which the server has already"))
+    );
     let medium = |medium: &str, limits: Value| json!({"pod": {"volumes": [{"mountPath": "/huge", "emptyDir": {"medium": medium}}]}, "resources": {"limits": limits}});
     admitted(&medium("Memory", json!({})));
     admitted(&medium("HugePages-2Mi", json!({"cpu": "4", "hugepages-2Mi": "64Mi"})));
@@ -98,6 +100,6 @@ fn files_of_a_tool_and_its_user_have_bounds() {
     };
     let files = |path: &str| json!({"files": [{"configMap": "workloads", "mountPath": path}], "user": 1000});
     assert_eq!(exec(files("/workloads")), Vec::<String>::new());
-    let told = exec(files("/dragstrip/bin"));
-    assert!(told.iter().any(|told| told.contains("mountPath must be an absolute path")), "{told:?}");
+    let refusals = exec(files("/dragstrip/bin"));
+    assert!(refusals.iter().any(|it| it.contains("mountPath must be an absolute path")), "{refusals:?}");
 }

@@ -41,7 +41,7 @@ fn times_that_cannot_be_measured_are_refused_with_their_field() {
     refused(&schema, &loadgen("0s"), "spec.phases[0].loadgen.duration: write a time longer than 0s");
     refused(&schema, &loadgen("fast"), "such as 30s, 5m, 1h30m or 250ms");
     let fast = schema::refusals(&schema, &run(|s| s["timeout"] = json!("fast")));
-    assert_eq!(fast.len(), 1, "one mistake is told once: {fast:#?}");
+    assert_eq!(fast.len(), 1, "one mistake gives one message: {fast:#?}");
     refused(&schema, &run(|s| s["timeout"] = json!("30s5m")), "spec.timeout: write hours, minutes");
     let memtier = |time: &'static str| {
         run(move |s| s["phases"][0] = json!({"name": "read", "memtier": {"testTime": time}}))
@@ -231,7 +231,7 @@ fn requirements_name_a_check_that_has_a_level_and_a_limit_that_is_a_number() {
     refused(
         &schema,
         &requiring(json!({"check": "Evictions", "level": "Ignore"})),
-        "spec.requirements[0]: this check always fails the run and has no level: eviction is allowed by",
+        "spec.requirements[0]: this check always fails the run and has no level: use the phase's allowEviction",
     );
     refused(&schema, &requiring(json!({"check": "Steal", "limit": "5%"})), "such as \"0.99\" or \"50\"");
 }

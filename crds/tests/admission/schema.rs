@@ -17,11 +17,16 @@ pub fn spec<K: CustomResourceExt>() -> Value {
 
 /// What the rules of `schema` say against `value`, each as `path: message`.
 pub fn refusals(schema: &Value, value: &Value) -> Vec<String> {
-    let told = Validator::new().validate(schema, value, None);
-    told.err().into_iter().flatten().map(|error| format!("{}: {}", error.field_path, error.message)).collect()
+    let result = Validator::new().validate(schema, value, None);
+    result
+        .err()
+        .into_iter()
+        .flatten()
+        .map(|error| format!("{}: {}", error.field_path, error.message))
+        .collect()
 }
 
-/// The pattern that a rule of `schema` is about; everything when there is none.
+/// The pattern in a rule of `schema`, if there is one.
 pub fn pattern(schema: &Value) -> Option<String> {
     let rules = schema["x-kubernetes-validations"].as_array()?;
     rules.iter().find_map(|rule| {
@@ -74,12 +79,33 @@ fn list(schema: &Value) -> BoxedStrategy<Value> {
     prop::collection::vec(any(&schema["items"]), least..=most.min(least.max(3))).prop_map(Value::from).boxed()
 }
 
-/// The object with the one property that `variant` of a union requires.
-fn one(schema: &Value, variant: &Value) -> BoxedStrategy<Value> {
-    let name = variant["required"][0].as_str().expect("a variant requires a property").to_owned();
-    any(&schema["properties"][&name])
-        .prop_map(move |value| Value::Object(Map::from_iter([(name.clone(), value)])))
-        .boxed()
+/// The properties of which `schema`, or a rule of it, demands exactly one.
+fn alternatives(schema: &Value) -> Vec<String> {
+    let variants = schema["oneOf"].as_array().into_iter().flatten();
+    let required = variants.filter_map(|variant| variant["required"][0].as_str());
+    let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+    let one = rules.filter_map(|rule| rule["rule"].as_str()?.strip_suffix("].filter(x, x).size() == 1"));
+    let one = one.filter(|rule| !rule.contains("&&"));
+    let ruled =
+        one.flat_map(|rule| rule.split("has(self.").skip(1)).filter_map(|rest| rest.split(')').next());
+    required.chain(ruled).map(str::to_owned).collect()
+}
+
+/// `start` with exactly one of the properties `names`.
+fn one_of(
+    schema: &Value,
+    names: &[String],
+    start: &BoxedStrategy<Map<String, Value>>,
+) -> BoxedStrategy<Map<String, Value>> {
+    let one = |name: &String| {
+        let (name, mut property) = (name.clone(), schema["properties"][name].clone());
+        property["nullable"] = json!(false);
+        (start.clone(), any(&property)).prop_map(move |(mut map, value)| {
+            map.insert(name.clone(), value);
+            map
+        })
+    };
+    prop::strategy::Union::new(names.iter().map(one)).boxed()
 }
 
 fn object(schema: &Value) -> BoxedStrategy<Value> {
@@ -88,12 +114,11 @@ fn object(schema: &Value) -> BoxedStrategy<Value> {
             .prop_map(|map| json!(map))
             .boxed();
     }
-    if let Some(variants) = schema["oneOf"].as_array() {
-        return prop::strategy::Union::new(variants.iter().map(|variant| one(schema, variant))).boxed();
-    }
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let start = Just(Map::new()).boxed();
-    let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+    let names = alternatives(schema);
+    let mut properties = schema["properties"].as_object().cloned().unwrap_or_default();
+    properties.retain(|name, _| !names.contains(name));
     let all = properties.into_iter().fold(start, |sum, (name, property)| {
         let some = any(&property).prop_map(Some);
         let value = if required.contains(&json!(name)) {
@@ -109,6 +134,7 @@ fn object(schema: &Value) -> BoxedStrategy<Value> {
         };
         (sum, value).prop_map(insert).boxed()
     });
+    let all = if names.is_empty() { all } else { one_of(schema, &names, &all) };
     all.prop_map(Value::from).boxed()
 }
 

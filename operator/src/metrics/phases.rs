@@ -4,7 +4,7 @@ use super::{
     families::{Families, Metric},
     workload,
 };
-use dragstrip_core::run::{search::raised, validate::tool};
+use dragstrip_core::run::search::raised;
 use dragstrip_crds::{
     measured::LatencySummary,
     run::{OperationStatus, PhaseSpec, PhaseStatus, SearchPointStatus, SearchStatus, Verdict},
@@ -105,13 +105,11 @@ pub fn info(
     base: &str,
     page: &mut Families,
 ) {
-    // The API server refuses a phase without a tool.
-    let Some(tool) = tool(declared) else { return };
     let pods = pods.unsigned_abs();
     let knee = measured.and_then(|phase| phase.search.as_ref()?.knee.as_ref());
     let (tool, pods) = match declared.search.as_ref().zip(knee) {
-        Some((search, knee)) => raised(search, &tool, pods, knee.value),
-        None => (tool, pods),
+        Some((search, knee)) => raised(search, &declared.tool, pods, knee.value),
+        None => (declared.tool.clone(), pods),
     };
     let reported = measured.map(|phase| phase.tool.clone()).unwrap_or_default();
     let name = if reported.name.is_empty() { tool.name() } else { &reported.name };

@@ -32,12 +32,8 @@ fn seconds(time: Option<&Time>) -> Option<f64> {
 
 /// The name of the target: the resolved one, or else the declared one.
 fn target(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> String {
-    let declared = &run.spec.target;
     let resolved = status.target.as_ref().map(|target| target.name.clone());
-    resolved
-        .or_else(|| declared.datastore_ref.as_ref().map(|reference| reference.name.clone()))
-        .or_else(|| declared.external.as_ref().map(|external| external.address.clone()))
-        .unwrap_or_else(|| run.name_any())
+    resolved.unwrap_or_else(|| run.spec.target.name(&run.name_any()).to_owned())
 }
 
 fn info(

@@ -1,7 +1,6 @@
 //! A phase's workload in few words. Pure.
 
-use dragstrip_crds::workload::{BullmqSpec, LoadgenOperation, LoadgenSpec, MemtierSpec};
-use dragstrip_results::protocol::JobTool;
+use dragstrip_crds::workload::{BullmqSpec, LoadgenOperation, LoadgenSpec, MemtierSpec, ToolSpec};
 
 /// Shares of names and weights, such as `SET 10%, GET 90%`; a single name alone.
 fn mix(parts: &[(String, i64)]) -> String {
@@ -63,21 +62,18 @@ fn loadgen(spec: &LoadgenSpec) -> String {
 fn bullmq(spec: &BullmqSpec) -> String {
     format!(
         "{} writers, {} readers, {} queues, {} B",
-        spec.writers,
-        spec.readers,
-        spec.queues,
-        spec.payload_size()
+        spec.writers, spec.readers, spec.queues, spec.payload_bytes
     )
 }
 
 /// The workload of `tool`, such as `SET 10%, GET 90%, 32 B`. For `exec` only the program: its arguments
 /// may contain secrets.
-pub fn summary(tool: &JobTool) -> String {
+pub fn summary(tool: &ToolSpec) -> String {
     match tool {
-        JobTool::Loadgen(spec) => loadgen(spec),
-        JobTool::Memtier(spec) => memtier(spec),
-        JobTool::Bullmq(spec) => bullmq(spec),
-        JobTool::Exec(spec) => {
+        ToolSpec::Loadgen(spec) => loadgen(spec),
+        ToolSpec::Memtier(spec) => memtier(spec),
+        ToolSpec::Bullmq(spec) => bullmq(spec),
+        ToolSpec::Exec(spec) => {
             let program = spec.command.first().map(String::as_str).unwrap_or_default();
             program.rsplit('/').next().unwrap_or_default().to_owned()
         }
@@ -85,11 +81,11 @@ pub fn summary(tool: &JobTool) -> String {
 }
 
 /// Requests in flight on each connection; `None` if the tool does not declare them.
-pub fn pipeline(tool: &JobTool) -> Option<i32> {
+pub fn pipeline(tool: &ToolSpec) -> Option<i32> {
     match tool {
-        JobTool::Loadgen(spec) => Some(spec.pipeline),
-        JobTool::Memtier(spec) => Some(spec.pipeline),
-        JobTool::Bullmq(_) | JobTool::Exec(_) => None,
+        ToolSpec::Loadgen(spec) => Some(spec.pipeline),
+        ToolSpec::Memtier(spec) => Some(spec.pipeline),
+        ToolSpec::Bullmq(_) | ToolSpec::Exec(_) => None,
     }
 }
 

@@ -182,7 +182,7 @@ async fn create_job(
     }
     let mut job = build::job(run, attempt, target, turn_check, &ctx.settings).map_err(Error::WriteJob)?;
     // The run itself declares an address.
-    if run.spec.target.external.is_none() {
+    if run.spec.target.external().is_none() {
         let json = serde_json::to_string(&target.connection).map_err(Error::WriteJob)?;
         job.annotations_mut().insert(labels::CONNECTION.to_owned(), json);
     }

@@ -58,7 +58,7 @@ pub fn declaration(spec: &DatastoreSpec) -> String {
 /// The run's own Datastore, under the run's name, with the digest of its declaration: its own spec
 /// may be edited, and the API server adds defaults to it.
 pub fn own_datastore(run: &ValidatedRun) -> Option<Datastore> {
-    let spec = run.spec.target.datastore.as_ref()?;
+    let spec = run.spec.target.datastore()?;
     let name = &run.holder.name;
     let mut datastore = Datastore::new(name, spec.clone());
     datastore.metadata = ObjectMeta {

@@ -1,12 +1,11 @@
 //! What one client pod measured, or why it measured nothing.
 
-use crate::{
-    histogram::EncodedHistogram, observed::ServerCounters, protocol::JobTool, usage::ContainerUsage,
-};
+use crate::{histogram::EncodedHistogram, observed::ServerCounters, usage::ContainerUsage};
 use dragstrip_crds::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
     observed::ServerTruth,
     run::MemoryReading,
+    workload::ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -337,8 +336,8 @@ impl PodResult {
     /// Requests that the server may have answered without the tool seeing the replies,
     /// when the clock ended the load: none when each connection sends a set number and
     /// awaits them all, which is known of our own tools' options only.
-    pub fn in_flight(&self, tool: &JobTool) -> u64 {
-        let by_the_clock = matches!(tool, JobTool::Exec(_)) || tool.planned_seconds().is_some();
+    pub fn in_flight(&self, tool: &ToolSpec) -> u64 {
+        let by_the_clock = matches!(tool, ToolSpec::Exec(_)) || tool.planned_seconds().is_some();
         let shards = self.server.as_ref().map_or(1, ServerRecord::loaded_shards);
         // An open loop has as many in flight as the server has not answered.
         let unanswered = self.schedule.as_ref().map_or(0, |schedule| schedule.unanswered);

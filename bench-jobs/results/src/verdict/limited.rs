@@ -1,10 +1,11 @@
 //! What kept throughput from being higher. Pure.
 
 use super::{Evidence, machines::Busy, percent};
-use crate::{protocol::JobTool, usage::ContainerUsage};
+use crate::usage::ContainerUsage;
 use dragstrip_crds::{
     run::{LimitedBy, Limiter},
     units::thousands,
+    workload::ToolSpec,
 };
 
 /// Share of the time from which on a thread counts as used up: what is left is lost to
@@ -98,7 +99,7 @@ fn rate(evidence: &Evidence) -> Option<String> {
         return kept
             .then(|| format!("the load asks for {asked} operations per second, and the server kept up"));
     }
-    let JobTool::Memtier(spec) = evidence.tool else { return None };
+    let ToolSpec::Memtier(spec) = evidence.tool else { return None };
     let connections: u64 = evidence.result.pods.iter().map(|pod| pod.tool.connections).sum();
     let asked = spec.rate_limit? as f64 * connections as f64;
     let reached = evidence.result.total()?.operations_per_second;

@@ -2,10 +2,10 @@
 
 use super::{Evidence, Found, percent, unless};
 use crate::{
-    protocol::JobTool,
     result::{PodResult, in_flight},
     statistics::slope,
 };
+use dragstrip_crds::workload::ToolSpec;
 
 /// Whole seconds from which on a trend can be told from noise.
 const LEAST_SECONDS: usize = 8;
@@ -47,7 +47,7 @@ pub(super) fn short_window(evidence: &Evidence, limit: f64) -> Found {
     if seconds < limit {
         return Found::Bad(format!("it was measured for {seconds:.2} s (limit {limit} s): measure longer"));
     }
-    let by_the_clock = matches!(evidence.tool, JobTool::Loadgen(_) | JobTool::Memtier(_));
+    let by_the_clock = matches!(evidence.tool, ToolSpec::Loadgen(_) | ToolSpec::Memtier(_));
     let declared = evidence.tool.planned_seconds().filter(|_| by_the_clock).unwrap_or(0.0);
     unless(seconds >= OF_DECLARED * declared, || {
         format!("it was measured for {seconds:.2} s of the declared {declared} s")
@@ -98,9 +98,9 @@ pub(super) fn not_steady(evidence: &Evidence, limit: f64) -> Found {
 /// Whether each connection of the tool sends its next requests when its last are answered, and at once.
 fn closed_loop(evidence: &Evidence) -> bool {
     match evidence.tool {
-        JobTool::Loadgen(spec) => spec.rate.is_none() && spec.library.is_none() && spec.batch.is_none(),
-        JobTool::Memtier(spec) => spec.rate_limit.is_none(),
-        JobTool::Bullmq(_) | JobTool::Exec(_) => false,
+        ToolSpec::Loadgen(spec) => spec.rate.is_none() && spec.library.is_none() && spec.batch.is_none(),
+        ToolSpec::Memtier(spec) => spec.rate_limit.is_none(),
+        ToolSpec::Bullmq(_) | ToolSpec::Exec(_) => false,
     }
 }
 

@@ -11,13 +11,13 @@ use serde_json::json;
 
 const SECONDS: f64 = 10.0;
 
-fn loadgen() -> JobTool {
-    JobTool::Loadgen(serde_json::from_value(json!({"duration": "10s"})).unwrap())
+fn loadgen() -> ToolSpec {
+    ToolSpec::Loadgen(serde_json::from_value(json!({"duration": "10s"})).unwrap())
 }
 
-fn open_loop() -> JobTool {
+fn open_loop() -> ToolSpec {
     let spec = json!({"duration": "10s", "rate": {"operationsPerSecond": 1000}});
-    JobTool::Loadgen(serde_json::from_value(spec).unwrap())
+    ToolSpec::Loadgen(serde_json::from_value(spec).unwrap())
 }
 
 fn thread(name: &str, share: f64) -> ThreadUsage {
@@ -95,7 +95,7 @@ fn clean() -> RepetitionResult {
     result
 }
 
-fn judged(mut result: RepetitionResult, tool: &JobTool, requirements: &[Requirement]) -> RepetitionResult {
+fn judged(mut result: RepetitionResult, tool: &ToolSpec, requirements: &[Requirement]) -> RepetitionResult {
     judge(&mut result, tool, requirements);
     result
 }

@@ -14,11 +14,11 @@ use crate::{
 };
 use dragstrip_crds::{
     units::thousands,
-    workload::{LoadSpec, LoadgenSpec},
+    workload::{LoadSpec, LoadgenSpec, ToolSpec},
 };
 use dragstrip_loadgen::{counts::report::Report, specification::Task};
 use dragstrip_results::{
-    protocol::{JobSpec, JobTool},
+    protocol::JobSpec,
     result::{Failure, FailureStep, Presence},
 };
 use std::{fs, path::Path, sync::Arc, time::Duration};
@@ -99,11 +99,11 @@ fn count(keys: &LoadgenSpec) -> u64 {
 }
 
 /// The prefix of the keys that a tool queries.
-fn tool_prefix(tool: &JobTool) -> Option<String> {
+fn tool_prefix(tool: &ToolSpec) -> Option<String> {
     let (own, default) = match tool {
-        JobTool::Memtier(spec) => (&spec.key_prefix, MEMTIER_PREFIX),
-        JobTool::Loadgen(spec) => (&spec.key_prefix, LOADGEN_PREFIX),
-        JobTool::Bullmq(_) | JobTool::Exec(_) => return None,
+        ToolSpec::Memtier(spec) => (&spec.key_prefix, MEMTIER_PREFIX),
+        ToolSpec::Loadgen(spec) => (&spec.key_prefix, LOADGEN_PREFIX),
+        ToolSpec::Bullmq(_) | ToolSpec::Exec(_) => return None,
     };
     Some(own.clone().unwrap_or_else(|| default.to_owned()))
 }

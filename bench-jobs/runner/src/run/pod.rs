@@ -8,9 +8,10 @@ use crate::{
     tools::{exec, output::Redactor},
 };
 use clap::Args;
+use dragstrip_crds::workload::ToolSpec;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_results::protocol::{
-    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool,
+    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, INDEX_VARIABLE, JOB_VARIABLE, JobSpec,
     POD_NAME_VARIABLE, RUNNER_PORT,
 };
 use std::{
@@ -83,7 +84,7 @@ impl Pod {
         let client_index = index.parse().map_err(|_| JobError::Index(index))?;
         let password = password();
         let from_secrets = match &job.tool {
-            JobTool::Exec(spec) => exec::secrets(spec),
+            ToolSpec::Exec(spec) => exec::secrets(spec),
             _ => Vec::new(),
         };
         let Options { authority_directory, client_certificate_directory, output_directory, .. } = options;

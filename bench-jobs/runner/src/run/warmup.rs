@@ -6,10 +6,8 @@ use crate::{
     frame::failure::failure,
     tools::{adapter::LaunchContext, adapter_for, aside},
 };
-use dragstrip_results::{
-    protocol::JobTool,
-    result::{Failure, FailureStep},
-};
+use dragstrip_crds::workload::ToolSpec;
+use dragstrip_results::result::{Failure, FailureStep};
 use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
 
 /// How much longer than declared the warm-up may take before it is killed.
@@ -19,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// which kind it did.
 pub async fn warm_up(
     pod: &Pod,
-    tool: &JobTool,
+    tool: &ToolSpec,
     length: Duration,
     context: &LaunchContext,
 ) -> Result<BTreeMap<String, u64>, Failure> {

@@ -8,9 +8,9 @@ use crate::server::{
     members::{self, Member, MemberError},
     resolve::{self, ResolveError},
 };
-use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
+use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth, workload::ToolSpec};
 use dragstrip_loadgen::wire::tls::TlsOptions;
-use dragstrip_results::protocol::{JobSpec, JobTarget, JobTool};
+use dragstrip_results::protocol::{JobSpec, JobTarget};
 use std::{
     fs, io,
     net::SocketAddr,
@@ -38,10 +38,6 @@ pub enum PreflightError {
         "{target}: declared cluster mode {declared}, the server reports {actual}. Declare the mode it runs in (cluster; for a single Dragonfly with --cluster_mode=emulated emulatedCluster), or restart it in the declared one"
     )]
     ClusterMode { target: String, declared: &'static str, actual: &'static str },
-    #[error(
-        "{0}: memtier.clusterMode needs a cluster's slots, and the server is not in cluster mode: memtier would wait forever. Leave clusterMode out"
-    )]
-    NoSlots(String),
     #[error(transparent)]
     Member(#[from] MemberError),
     #[error("cannot use the output directory {directory}: {source}. Mount an empty, writable volume there")]
@@ -83,7 +79,7 @@ pub async fn check(
     check_output(output_directory)?;
     let target = &job.target;
     let access = Access::new(target.username.clone(), password.map(str::to_owned), tls)?;
-    let replica_reads = matches!(&job.tool, JobTool::Loadgen(spec) if spec.replica_reads);
+    let replica_reads = matches!(&job.tool, ToolSpec::Loadgen(spec) if spec.replica_reads);
     if target.protocol == ServerProtocol::Tcp {
         let (address, _) = patiently(target, async |address| connection::reach(address).await).await?;
         return Ok(Ready { address, access, truth: None, members: Vec::new(), replica_reads });
@@ -95,7 +91,6 @@ pub async fn check(
     server.command::<()>(&["PING"]).await.map_err(refused)?;
     let truth = server.truth().await.map_err(refused)?;
     check_truth(target, &name, &truth)?;
-    check_slots(&job.tool, name, &truth)?;
     let members = members::find(target, &access, address, &mut server, &truth, replica_reads).await?;
     Ok(Ready { address, access, truth: Some(truth), members, replica_reads })
 }
@@ -174,16 +169,6 @@ fn check_truth(target: &JobTarget, name: &str, truth: &ServerTruth) -> Result<()
     }
     let (declared, actual) = (mode(declared), mode(truth.cluster_enabled));
     Err(PreflightError::ClusterMode { target: name.to_owned(), declared, actual })
-}
-
-/// Whether a tool that needs a cluster's slots gets any.
-fn check_slots(tool: &JobTool, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
-    match tool {
-        JobTool::Memtier(spec) if spec.cluster_mode && !truth.cluster_enabled => {
-            Err(PreflightError::NoSlots(name))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The directory must take files and hold none: an old result must never be

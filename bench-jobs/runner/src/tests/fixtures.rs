@@ -1,9 +1,9 @@
 //! What several modules' tests start from.
 
 use crate::tools::adapter::{Ended, Exit, LaunchContext};
-use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_crds::{datastore::ServerProtocol, workload::ToolSpec};
 use dragstrip_parsers::Capture;
-use dragstrip_results::protocol::{JobSpec, JobTarget, JobTool};
+use dragstrip_results::protocol::{JobSpec, JobTarget};
 use std::{path::Path, time::Duration};
 
 /// A plain server at db:6379.
@@ -25,7 +25,7 @@ pub fn target() -> JobTarget {
 
 /// A job for so many client pods, its tool given as JSON.
 pub fn job(clients: u32, tool: &str) -> JobSpec {
-    let tool: JobTool = serde_json::from_str(tool).unwrap();
+    let tool: ToolSpec = serde_json::from_str(tool).unwrap();
     JobSpec {
         run: "run".into(),
         phase: "phase".into(),

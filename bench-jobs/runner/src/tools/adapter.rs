@@ -3,13 +3,16 @@
 //! and starts no process; the runner does that and hands over what it got.
 
 use crate::frame::failure::failure;
-use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
+use dragstrip_crds::{
+    measured::{BatchStatistics, Metric, ScheduleRecord},
+    workload::ToolSpec,
+};
 use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_parsers::Capture;
 use dragstrip_results::{
     histogram::EncodedHistogram,
     live::LatencyCounts,
-    protocol::{JobSpec, JobTool},
+    protocol::JobSpec,
     result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
     usage::ThreadUsage,
 };
@@ -188,7 +191,7 @@ pub trait Adapter: Send {
 
     /// The tool with the options of a warm-up before the start line, and how long that is to
     /// run, where the job declares a warm-up that the tool cannot do by itself.
-    fn warmup(&self, _job: &JobSpec) -> Option<(JobTool, Duration)> {
+    fn warmup(&self, _job: &JobSpec) -> Option<(ToolSpec, Duration)> {
         None
     }
 
@@ -213,17 +216,17 @@ pub trait Adapter: Send {
 /// up by themselves: they do so on the connections that they measure with.
 pub fn measured_after(job: &JobSpec) -> Duration {
     match &job.tool {
-        JobTool::Loadgen(_) | JobTool::Bullmq(_) => warmup(job),
-        JobTool::Memtier(_) | JobTool::Exec(_) => Duration::ZERO,
+        ToolSpec::Loadgen(_) | ToolSpec::Bullmq(_) => warmup(job),
+        ToolSpec::Memtier(_) | ToolSpec::Exec(_) => Duration::ZERO,
     }
 }
 
 /// Whether the tool's threads are to be sampled: those of a tool that does not report when it loaded, and
 /// what its threads used, is watched.
-pub fn threads_sampled(tool: &JobTool) -> bool {
+pub fn threads_sampled(tool: &ToolSpec) -> bool {
     match tool {
-        JobTool::Loadgen(_) | JobTool::Bullmq(_) => false,
-        JobTool::Memtier(_) | JobTool::Exec(_) => true,
+        ToolSpec::Loadgen(_) | ToolSpec::Bullmq(_) => false,
+        ToolSpec::Memtier(_) | ToolSpec::Exec(_) => true,
     }
 }
 

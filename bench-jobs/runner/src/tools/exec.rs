@@ -97,7 +97,7 @@ impl Adapter for ExecAdapter {
         // memtier's own duration may be a second off: its threads' work is the better window.
         let own_window = !matches!(self.spec.parser, ParserSpec::MemtierJson(_));
         let measured = parsed.map(|parsed| measured(parsed, tool, context, own_window));
-        if let Some(message) = self.bad_exit(ended) {
+        if let Some(message) = bad_exit(ended) {
             return refuse(FailureStep::Tool, message, measured.ok());
         }
         match (measured, incomplete) {
@@ -137,16 +137,13 @@ impl ExecAdapter {
             pipeline: parsed.and_then(|parsed| parsed.pipeline).unwrap_or_default(),
         }
     }
+}
 
-    fn bad_exit(&self, ended: &Ended) -> Option<String> {
-        match (ended.exit.code, ended.exit.signal) {
-            (Some(code), _) if self.spec.success_exit_codes.contains(&code) => None,
-            (Some(code), _) => Some(format!(
-                "the tool ended with exit code {code}, which is not among exec.successExitCodes {:?}",
-                self.spec.success_exit_codes
-            )),
-            (None, signal) => Some(format!("the tool was ended by signal {}", signal.unwrap_or_default())),
-        }
+fn bad_exit(ended: &Ended) -> Option<String> {
+    match (ended.exit.code, ended.exit.signal) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("the tool ended with exit code {code}")),
+        (None, signal) => Some(format!("the tool was ended by signal {}", signal.unwrap_or_default())),
     }
 }
 

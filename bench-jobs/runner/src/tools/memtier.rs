@@ -11,8 +11,11 @@ mod progress;
 mod version;
 
 use crate::tools::adapter::{self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
-use dragstrip_crds::{units::Period, workload::MemtierSpec};
-use dragstrip_results::protocol::{JobSpec, JobTool};
+use dragstrip_crds::{
+    units::Period,
+    workload::{MemtierSpec, ToolSpec},
+};
+use dragstrip_results::protocol::JobSpec;
 pub use progress::Observed;
 use std::time::Duration;
 
@@ -54,7 +57,7 @@ impl Adapter for MemtierAdapter {
 
     /// memtier cannot leave a part of its run out of its result, so the
     /// warm-up is a separate run.
-    fn warmup(&self, job: &JobSpec) -> Option<(JobTool, Duration)> {
+    fn warmup(&self, job: &JobSpec) -> Option<(ToolSpec, Duration)> {
         let seconds = arguments::whole_seconds(adapter::warmup(job));
         if seconds == 0 {
             return None;
@@ -65,7 +68,7 @@ impl Adapter for MemtierAdapter {
             requests_per_connection: None,
             ..self.spec.clone()
         };
-        Some((JobTool::Memtier(spec), Duration::from_secs(seconds)))
+        Some((ToolSpec::Memtier(spec), Duration::from_secs(seconds)))
     }
 
     fn sends_latencies(&self, context: &LaunchContext) -> bool {

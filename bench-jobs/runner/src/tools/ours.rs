@@ -47,7 +47,7 @@ pub(crate) fn unread(tool: &str, error: &impl Display, ended: &Ended) -> Failure
 
 /// What to declare so that Dragonfly takes BullMQ's scripts.
 const UNDECLARED_KEY: &str = "Dragonfly refuses scripts that touch undeclared keys: set dragonfly.lockOnHashtags \
-     of the Datastore (--lock_on_hashtags) where queue names or the prefix are in braces, else \
+     of the Datastore (--lock_on_hashtags) if queue names are in braces, else \
      dragonfly.allowUndeclaredKeys (--default_lua_flags=allow-undeclared-keys)";
 
 /// Whether a line is from a JavaScript stack, which does not help the user of the tool.

@@ -1,10 +1,13 @@
 //! Recorded runs, handed to the adapter the way the runner hands over a live one.
 
 use crate::table::{BAD, GOOD};
-use dragstrip_crds::{datastore::ServerProtocol, workload::MemtierSpec};
+use dragstrip_crds::{
+    datastore::ServerProtocol,
+    workload::{MemtierSpec, ToolSpec},
+};
 use dragstrip_parsers::{Capture, memtier::report::Report};
 use dragstrip_results::{
-    protocol::{JobSpec, JobTarget, JobTool},
+    protocol::{JobSpec, JobTarget},
     result::FailureStep,
 };
 use dragstrip_runner::{Adapter, Ended, Exit, LaunchContext, Measured, MemtierAdapter, Rejected};
@@ -135,7 +138,7 @@ pub fn job() -> JobSpec {
         warmup_seconds: None,
         minimum_hit_ratio: None,
         allow_eviction: false,
-        tool: JobTool::Memtier(spec()),
+        tool: ToolSpec::Memtier(spec()),
         watchdog_seconds: 20.0,
         linger_seconds: 0.0,
         memory: None,

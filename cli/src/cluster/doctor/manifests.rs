@@ -60,7 +60,7 @@ fn clients(run: &BenchmarkRun, nodes: &[Node]) -> Finding {
 }
 
 fn of_run(run: &BenchmarkRun, nodes: &[Node]) -> Vec<Finding> {
-    let own = run.spec.target.datastore.as_ref();
+    let own = run.spec.target.datastore();
     let server = own.map(|spec| server(&run.name_any(), spec, nodes));
     server.into_iter().chain([clients(run, nodes)]).collect()
 }

@@ -5,11 +5,10 @@ use crate::run::{
     plan::counted,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::run::CheckName;
+use dragstrip_crds::{run::CheckName, workload::ToolSpec};
 use dragstrip_results::{
     commands::Account,
     counters::{Agreement, compared, counters_agree, joined},
-    protocol::JobTool,
     result::{Check, CheckState, Failure, FailureStep, PodResult, RepetitionResult, ServerRecord},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +93,7 @@ fn error_replies(attempt: &Attempt, results: &[PodResult]) -> Made {
     let counts = |server: &ServerRecord| server.after.as_ref().is_some_and(|it| !it.commands.is_empty());
     let counted = servers(results).is_some_and(|servers| servers.into_iter().all(counts));
     match &*attempt.tool {
-        JobTool::Exec(_) if !counted => Err("neither the tool nor the server is known to count them"),
+        ToolSpec::Exec(_) if !counted => Err("neither the tool nor the server is known to count them"),
         _ => Ok(()),
     }
 }
@@ -179,7 +178,7 @@ mod tests {
         result
     }
 
-    fn by(tool: JobTool) -> Attempt {
+    fn by(tool: ToolSpec) -> Attempt {
         Attempt { tool: Arc::new(tool), ..attempt() }
     }
 
@@ -218,11 +217,11 @@ mod tests {
     #[test]
     fn a_check_that_cannot_be_made_says_why() {
         let alone = [seen("a", 1000, 0, 1000)];
-        let bullmq = by(JobTool::Bullmq(serde_json::from_value(json!({"duration": "1s"})).unwrap()));
+        let bullmq = by(ToolSpec::Bullmq(serde_json::from_value(json!({"duration": "1s"})).unwrap()));
         let mut jobs = alone.clone();
         jobs[0].operations[0].commands.clear();
         let exec = json!({"image": "i", "command": ["x"], "parser": {"goBench": {}}, "counterCheck": false});
-        let exec = by(JobTool::Exec(serde_json::from_value(exec).unwrap()));
+        let exec = by(ToolSpec::Exec(serde_json::from_value(exec).unwrap()));
         let mut silent = alone.clone();
         silent[0].server.as_mut().unwrap().after.as_mut().unwrap().commands.clear();
         let mut nameless = alone.clone();

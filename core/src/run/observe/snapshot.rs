@@ -114,7 +114,7 @@ fn settling(run: &ValidatedRun, snapshot: &Snapshot) -> Option<(usize, Timestamp
             .filter(|stored| stored.failure.is_none() && !stored.settled)?;
         Some((index, stored.load_ended?.saturating_add(settle).unwrap_or(Timestamp::MAX)))
     };
-    let observed = run.spec.target.external.is_none();
+    let observed = run.spec.target.external().is_none();
     run.attempts.iter().enumerate().filter(|_| observed).find_map(pending)
 }
 

@@ -8,32 +8,32 @@ use crate::run::{
 };
 use dragstrip_crds::{
     run::{Raise, SearchSpec},
-    workload::OpenLoopSpec,
+    workload::{OpenLoopSpec, ToolSpec},
 };
-use dragstrip_results::{protocol::JobTool, search::SearchPoint};
+use dragstrip_results::search::SearchPoint;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Gives `tool` an open loop with so many operations per second; the schema admits it for loadgen alone.
-fn set_rate(search: &SearchSpec, tool: &mut JobTool, rate: u64) {
-    if let JobTool::Loadgen(spec) = tool {
+fn set_rate(search: &SearchSpec, tool: &mut ToolSpec, rate: u64) {
+    if let ToolSpec::Loadgen(spec) = tool {
         let operations_per_second = i64::try_from(rate).unwrap_or(i64::MAX);
         spec.rate = Some(OpenLoopSpec { operations_per_second, arrival: search.arrival });
     }
 }
 
 /// `tool` and the number of client pods with `search` raised to `value`.
-pub fn raised(search: &SearchSpec, tool: &JobTool, pods: u32, value: u64) -> (JobTool, u32) {
+pub fn raised(search: &SearchSpec, tool: &ToolSpec, pods: u32, value: u64) -> (ToolSpec, u32) {
     let (mut tool, mut pods) = (tool.clone(), pods);
     let number = i32::try_from(value).unwrap_or(i32::MAX);
     match (search.raise, &mut tool) {
         (Raise::Pods, _) => pods = u32::try_from(value).unwrap_or(u32::MAX),
         (Raise::Rate, tool) => set_rate(search, tool, value),
-        (Raise::Connections, JobTool::Loadgen(spec)) => spec.connections_per_thread = number,
-        (Raise::Connections, JobTool::Memtier(spec)) => spec.connections_per_thread = number,
-        (Raise::Pipeline, JobTool::Loadgen(spec)) => spec.pipeline = number,
-        (Raise::Pipeline, JobTool::Memtier(spec)) => spec.pipeline = number,
+        (Raise::Connections, ToolSpec::Loadgen(spec)) => spec.connections_per_thread = number,
+        (Raise::Connections, ToolSpec::Memtier(spec)) => spec.connections_per_thread = number,
+        (Raise::Pipeline, ToolSpec::Loadgen(spec)) => spec.pipeline = number,
+        (Raise::Pipeline, ToolSpec::Memtier(spec)) => spec.pipeline = number,
         // The schema admits no search with them.
-        (_, JobTool::Bullmq(_) | JobTool::Exec(_)) => {}
+        (_, ToolSpec::Bullmq(_) | ToolSpec::Exec(_)) => {}
     }
     (tool, pods)
 }
@@ -54,7 +54,7 @@ fn measures(
     attempt: &Attempt,
     points: &[SearchPoint],
     of_job: Option<u64>,
-) -> Option<(u64, JobTool, u32)> {
+) -> Option<(u64, ToolSpec, u32)> {
     let with = |value| raised(search, &attempt.tool, attempt.pods, value);
     let next = next(search, points);
     let Some(share) = attempt.point.as_ref().and_then(|point| point.share) else {

@@ -66,12 +66,12 @@ fn server(facts: &mut Facts, run: &ValidatedRun, results: &Results, target: &Tar
         facts.add("server.maxMemoryPolicy", seen.max_memory_policy.as_ref());
     }
     facts.add("server.servers", target.servers);
-    facts.add("server.address", run.spec.target.external.as_ref().map(|external| &external.address));
+    facts.add("server.address", run.spec.target.external().map(|external| &external.address));
     for seen in environments(results) {
         seen.server_images.iter().for_each(|image| facts.add("server.images", Some(image)));
         facts.add("server.declaration", seen.server_declaration.as_ref());
         // The network of an external server is unknown.
-        let known = run.spec.target.external.is_none();
+        let known = run.spec.target.external().is_none();
         facts.add("server.network", known.then(|| network(seen.server_host_network)));
     }
     for server in results.values().flat_map(|result| &result.servers) {

@@ -1,8 +1,7 @@
 //! A run that can be decided on, and why another one cannot. Pure.
 
 use crate::{lease::Holder, run::search::point::Point};
-use dragstrip_crds::{BenchmarkRunSpec, run::PhaseSpec};
-use dragstrip_results::protocol::JobTool;
+use dragstrip_crds::{BenchmarkRunSpec, run::PhaseSpec, workload::ToolSpec};
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub struct Attempt {
     /// What the phase declares.
     pub declared: Arc<PhaseSpec>,
     /// The tool with its settings.
-    pub tool: Arc<JobTool>,
+    pub tool: Arc<ToolSpec>,
     /// How many client pods load together.
     pub pods: u32,
     /// Which point of its phase's search it is.
@@ -82,9 +81,8 @@ impl ValidatedRun {
 
     /// The Datastore that the run loads, its own one or another; none for an external target.
     pub fn datastore_name(&self) -> Option<&str> {
-        let target = &self.spec.target;
-        let own = target.datastore.as_ref().map(|_| self.holder.name.as_str());
-        target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
+        let name = self.spec.target.name(&self.holder.name);
+        self.spec.target.external().is_none().then_some(name)
     }
 
     /// Most client pods that any phase has.

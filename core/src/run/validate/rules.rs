@@ -8,9 +8,9 @@ use crate::{
 use dragstrip_crds::{
     BenchmarkRunSpec,
     datastore::{DatastoreSpec, ServerProtocol},
-    run::{ClientsSpec, PhaseSpec, Raise},
+    run::{ClientsSpec, PhaseSpec, Raise, Target},
     units::thousands,
-    workload::{MemtierSpec, memtier_options},
+    workload::{ToolSpec, memtier_options},
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
 
 /// What a target that does not speak RESP cannot do for `phase`, with the remedy.
 fn needs_resp(phase: &PhaseSpec) -> Option<String> {
-    let what = match (&phase.exec, &phase.load) {
+    let exec = if let ToolSpec::Exec(exec) = &phase.tool { Some(exec) } else { None };
+    let what = match (exec, &phase.load) {
         (None, _) => {
             "its tool speaks RESP, the target does not (protocol Tcp): use exec with the target's own tool"
         }
@@ -43,7 +44,7 @@ fn needs_resp(phase: &PhaseSpec) -> Option<String> {
 /// Why the phases of `spec` cannot load what `datastore` declares; `None` if they can.
 pub fn unsuitable(spec: &BenchmarkRunSpec, datastore: &DatastoreSpec) -> Option<String> {
     let reads_replicas =
-        |phase: &&PhaseSpec| phase.loadgen.as_ref().is_some_and(|loadgen| loadgen.replica_reads);
+        |phase: &&PhaseSpec| matches!(&phase.tool, ToolSpec::Loadgen(spec) if spec.replica_reads);
     target_problem(spec, protocol(datastore), datastore.cluster.is_some()).or_else(|| {
         datastore.cluster.as_ref()?;
         let phase = spec.phases.iter().find(reads_replicas)?;
@@ -59,19 +60,20 @@ fn target_problem(spec: &BenchmarkRunSpec, protocol: ServerProtocol, cluster: bo
     let resp = spec.phases.iter().filter(|_| protocol == ServerProtocol::Tcp).find_map(needs_resp);
     resp.or_else(|| {
         spec.phases.iter().find_map(|phase| {
-            let problem = phase.loadgen.as_ref()?.problem(cluster)?;
-            Some(format!("phases[{}].{problem}", phase.name))
+            let ToolSpec::Loadgen(loadgen) = &phase.tool else { return None };
+            Some(format!("phases[{}].{}", phase.name, loadgen.problem(cluster)?))
         })
     })
 }
 
 /// The threads that load the target in each client pod of `phase`, and the fields that declare them.
 pub fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
-    let loadgen = phase.loadgen.as_ref().map(|loadgen| ("loadgen.threads", loadgen.threads));
-    let memtier = phase.memtier.as_ref().map(|memtier| ("memtier.threads", memtier.threads));
-    let bullmq =
-        phase.bullmq.as_ref().map(|bullmq| ("bullmq.writers and readers", bullmq.writers + bullmq.readers));
-    loadgen.or(memtier).or(bullmq)
+    match &phase.tool {
+        ToolSpec::Loadgen(spec) => Some(("loadgen.threads", spec.threads)),
+        ToolSpec::Memtier(spec) => Some(("memtier.threads", spec.threads)),
+        ToolSpec::Bullmq(spec) => Some(("bullmq.writers and readers", spec.writers + spec.readers)),
+        ToolSpec::Exec(_) => None,
+    }
 }
 
 /// Why the threads of `phase` would wait for each other within the CPU limit of their pod.
@@ -90,32 +92,21 @@ fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> 
     })
 }
 
-/// Why the exclusive CPUs of `phase`'s client cannot be counted.
-fn unknown_cpus(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+/// Why the exclusive CPUs of a client with any tool cannot be counted.
+fn unknown_cpus(clients: &ClientsSpec) -> Option<String> {
     let resources = clients.resources.as_ref();
     let mut declared = resources.iter().flat_map(|it| [&it.limits, &it.requests]).flatten();
     let declared = declared.any(|amounts| amounts.contains_key("cpu"));
-    (clients.cpu.exclusive && phase.exec.is_some() && !declared).then(|| {
+    (clients.cpu.exclusive && !declared).then(|| {
         "exec: only its author knows how many CPUs a tool needs: with spec.clients.cpu.exclusive set spec.clients.resources.limits.cpu to a whole number".to_owned()
     })
-}
-
-/// What memtier would refuse, or measure otherwise than declared.
-fn beyond_memtier(memtier: &MemtierSpec) -> Option<String> {
-    let keys = memtier.key_minimum as f64..=memtier.key_maximum as f64;
-    if let Some(median) = memtier.key_median.as_ref().filter(|median| !keys.contains(&median.value())) {
-        return Some(format!(
-            "memtier.keyMedian is {median}, and keys go from {} to {}: memtier wants it among them",
-            memtier.key_minimum, memtier.key_maximum
-        ));
-    }
-    memtier.extra_args.iter().find_map(|argument| memtier_options::refusal(argument))
 }
 
 /// What is wrong with `phase` if `clients` run it.
 fn phase_problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let pods = most_pods(phase, clients.pods);
-    let rate = phase.loadgen.as_ref().and_then(|loadgen| loadgen.rate.as_ref());
+    let loadgen = if let ToolSpec::Loadgen(spec) = &phase.tool { Some(spec) } else { None };
+    let rate = loadgen.and_then(|loadgen| loadgen.rate.as_ref());
     let rates = [
         rate.map(|rate| ("loadgen.rate.operationsPerSecond", rate.operations_per_second)),
         phase.search.as_ref().filter(|it| it.raise == Raise::Rate).map(|it| ("search.from", it.from)),
@@ -125,14 +116,13 @@ fn phase_problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
             "{field} is {rate} operations/s for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods"
         ));
     }
-    let batch = phase.loadgen.as_ref().and_then(|loadgen| loadgen.batch.as_ref());
-    if batch.is_some() && pods > 1 {
+    if loadgen.is_some_and(|loadgen| loadgen.batch.is_some()) && pods > 1 {
         return Some(format!(
             "loadgen.batch times batches one by one, which cannot be joined over {pods} client pods: set spec.clients.pods to 1"
         ));
     }
     let unnamed = phase.load.as_ref().is_some_and(|load| load.key_prefix.is_none());
-    if unnamed && (phase.exec.is_some() || phase.bullmq.is_some()) {
+    if unnamed && matches!(phase.tool, ToolSpec::Exec(_) | ToolSpec::Bullmq(_)) {
         return Some("load.keyPrefix is needed: exec and bullmq have no key names of their own".to_owned());
     }
     if let Some(load) = phase.load.as_ref().filter(|load| load.keys() < u64::from(pods.unsigned_abs())) {
@@ -141,13 +131,15 @@ fn phase_problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
             thousands(load.keys())
         ));
     }
-    if phase.minimum_hit_ratio.is_some() && phase.bullmq.is_some() {
-        return Some(
-            "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned(),
-        );
-    }
-    let memtier = phase.memtier.as_ref().and_then(beyond_memtier);
-    memtier.or_else(|| too_many_threads(phase, clients)).or_else(|| unknown_cpus(phase, clients))
+    let of_tool = match &phase.tool {
+        ToolSpec::Loadgen(_) => None,
+        ToolSpec::Memtier(spec) => spec.extra_args.iter().find_map(|it| memtier_options::refusal(it)),
+        ToolSpec::Bullmq(_) => phase.minimum_hit_ratio.as_ref().map(|_| {
+            "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned()
+        }),
+        ToolSpec::Exec(_) => unknown_cpus(clients),
+    };
+    of_tool.or_else(|| too_many_threads(phase, clients))
 }
 
 /// Most attempts that a run may have: every pass goes through all of them.
@@ -173,12 +165,15 @@ pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
     let in_phase =
         |phase: &PhaseSpec| Some(format!("phases[{}].{}", phase.name, phase_problem(phase, &spec.clients)?));
     let resources = spec.clients.resources.as_ref().filter(|_| spec.clients.cpu.exclusive);
-    let (external, datastore) = (spec.target.external.as_ref(), spec.target.datastore.as_ref());
+    let target = || match &spec.target {
+        Target::DatastoreRef(_) => None,
+        Target::Datastore(datastore) => unsuitable(spec, datastore),
+        Target::External(external) => target_problem(spec, external.protocol, external.cluster),
+    };
     let own = spec.phases.iter().find_map(in_phase);
     own.or_else(|| resources.and_then(|resources| not_exclusive(resources, "clients.resources")))
         .or_else(|| too_many(spec))
-        .or_else(|| external.and_then(|it| target_problem(spec, it.protocol, it.cluster)))
-        .or_else(|| datastore.and_then(|datastore| unsuitable(spec, datastore)))
+        .or_else(target)
 }
 
 #[cfg(test)]
@@ -293,9 +288,6 @@ mod tests {
         };
         let reported = memtier("extraArgs", json!(["--select-db=1", "--run-c=3"]));
         assert!(reported.contains("memtier.extraArgs holds --run-c=3: write options in full"), "{reported}");
-        let reported = memtier("keyMedian", json!("100"));
-        assert!(reported.contains("memtier.keyMedian is 100, and keys go from 0 to 99"), "{reported}");
-        assert_eq!(memtier("keyMedian", json!("99")), "");
     }
 
     /// The message with which client pods with this CPU limit refuse a phase.

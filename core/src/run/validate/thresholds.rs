@@ -1,13 +1,15 @@
 //! Rules over thresholds. Pure.
 
-use dragstrip_crds::{BenchmarkRunSpec, near::did_you_mean, run::PhaseSpec};
+use dragstrip_crds::{BenchmarkRunSpec, near::did_you_mean, run::PhaseSpec, workload::ToolSpec};
 use dragstrip_results::result::TOTAL;
 
 /// The operations that `phase` will have, if its declaration names all of them.
 fn operations(phase: &PhaseSpec) -> Option<Vec<&'static str>> {
-    let memtier = phase.memtier.as_ref().filter(|it| it.commands.is_empty() && it.extra_args.is_empty());
-    let loadgen = phase.loadgen.as_ref().filter(|it| it.operations.is_empty() && it.batch.is_none());
-    let ratio = memtier.map(|it| &it.ratio).or(loadgen.map(|it| &it.ratio))?;
+    let ratio = match &phase.tool {
+        ToolSpec::Memtier(spec) if spec.commands.is_empty() && spec.extra_args.is_empty() => &spec.ratio,
+        ToolSpec::Loadgen(spec) if spec.operations.is_empty() && spec.batch.is_none() => &spec.ratio,
+        _ => return None,
+    };
     let (sets, gets) = ratio.split_once(':')?;
     let sent = [(sets, "SET"), (gets, "GET")].into_iter().filter(|(share, _)| *share != "0");
     Some(sent.map(|(_, name)| name).chain([TOTAL]).collect())
@@ -64,7 +66,7 @@ mod tests {
             let threshold = json!({"metric": "Errors", "phase": "read", "operation": "HGET", "maximum": "0"});
             spec.thresholds = vec![serde_json::from_value(threshold).unwrap()];
             let loadgen = json!({"duration": "4s", "operations": [{"command": "HGET __key__ f"}]});
-            spec.phases[1].loadgen = Some(serde_json::from_value(loadgen).unwrap());
+            spec.phases[1].tool = ToolSpec::Loadgen(serde_json::from_value(loadgen).unwrap());
         });
         assert_eq!(reported, "", "only its author knows what the command is called in the result");
     }

@@ -30,16 +30,24 @@ impl LoadgenSpec {
         if !cluster {
             return Some("loadgen.replicaReads needs a target in cluster mode: leave it out".to_owned());
         }
-        let written = self.written()?;
+        let write = self.first_write()?;
         Some(format!(
-            "loadgen.replicaReads sends the load to replicas, which refuse {written}: read only (ratio 0:1, or \
+            "loadgen.replicaReads sends the load to replicas, which refuse {write}: read only (ratio 0:1, or \
              the operations Get, Mget and Exists), and write in a phase of its own"
         ))
     }
 
+    /// Connections that one client pod opens.
+    pub fn connections(&self) -> u32 {
+        match &self.library {
+            Some(library) => library.pool_size.unsigned_abs(),
+            None => self.threads.unsigned_abs().saturating_mul(self.connections_per_thread.unsigned_abs()),
+        }
+    }
+
     /// The first write of the generator's own load, which replicas refuse, with its field. A client
     /// library's writes go to primaries.
-    fn written(&self) -> Option<String> {
+    fn first_write(&self) -> Option<String> {
         if self.library.is_some() {
             return None;
         }
@@ -157,11 +165,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn problem(options: &Value, cluster: bool) -> String {
-        let mut whole = json!({"duration": "5s"});
+        let mut complete = json!({"duration": "5s"});
         for (name, value) in options.as_object().unwrap() {
-            whole[name] = value.clone();
+            complete[name] = value.clone();
         }
-        let spec: LoadgenSpec = serde_json::from_value(whole).unwrap();
+        let spec: LoadgenSpec = serde_json::from_value(complete).unwrap();
         spec.problem(cluster).unwrap_or_default()
     }
 

@@ -1,22 +1,19 @@
-//! memtier's options and who sets each of them. Pure.
+//! memtier's options and what sets each of them. Pure.
 //!
-//! An option that a field, the target or the runner sets must not be set once
-//! more in `extraArgs`: what is recorded, checked and counted goes by the field.
-//! memtier takes a value attached to a letter (`-x2`), letters in a row (`-Dx2`)
-//! and beginnings of names (`--run-c=3`): in `extraArgs` names are written in full.
+//! An option that a field, the target or the runner sets cannot stand in `extraArgs` too: records
+//! and checks rely on the field. memtier accepts a value attached to a letter (`-x2`), letters in a
+//! row (`-Dx2`) and beginnings of names (`--run-c=3`); `extraArgs` accepts full names only.
 
 /// What sets an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setter {
+#[derive(Debug, Clone, Copy)]
+enum Setter {
     /// The field of a memtier phase with this name.
     Field(&'static str),
-    /// Nobody, or something else than the phase: what to do instead.
+    /// Nothing, or not the phase: what to do instead.
     Instead(&'static str),
-    /// Whoever wants it, in `extraArgs`.
-    ExtraArgs,
 }
 
-use Setter::{ExtraArgs, Field, Instead};
+use Setter::{Field, Instead};
 
 const ADDRESS: Setter = Instead("the address comes from spec.target");
 const CREDENTIALS: Setter = Instead("user and password come from spec.target, by authSecretRef");
@@ -24,12 +21,12 @@ const ENCRYPTION: Setter = Instead("encryption comes from the target's tls");
 const OUTPUT: Setter = Instead("the runner reads memtier's result file");
 const REPETITIONS: Setter = Instead("use spec.repetitions: memtier's averages over runs are wrong");
 const RECONNECTS: Setter =
-    Instead("a run that loses connections is not a measurement: memtier starts over and reports nothing");
+    Instead("a run that loses connections is not a measurement: memtier restarts and reports nothing");
 const IMPORT: Setter = Instead("imported data is not supported: use commands");
 const NO_LOAD: Setter = Instead("it makes memtier end without a load");
 
-/// Every option of memtier 1.4.0 to 2.3.0 by its long name.
-pub const OPTIONS: [(&str, Setter); 85] = [
+/// The options of memtier 1.4.0 to 2.3.0 that `extraArgs` refuses, by their long names.
+const REFUSED: [(&str, Setter); 51] = [
     ("host", ADDRESS),
     ("server", ADDRESS),
     ("port", ADDRESS),
@@ -44,62 +41,34 @@ pub const OPTIONS: [(&str, Setter); 85] = [
     ("key", ENCRYPTION),
     ("cacert", ENCRYPTION),
     ("tls-skip-verify", ENCRYPTION),
-    ("tls-protocols", ExtraArgs),
     ("sni", ENCRYPTION),
     ("run-count", REPETITIONS),
-    ("debug", ExtraArgs),
-    ("cluster-mode", Field("clusterMode")),
+    ("cluster-mode", Instead("memtier uses cluster mode if the target is in cluster mode")),
     ("help", NO_LOAD),
     ("version", NO_LOAD),
     ("out-file", OUTPUT),
     ("json-out-file", OUTPUT),
-    ("client-stats", ExtraArgs),
-    ("hdr-file-prefix", ExtraArgs),
-    ("show-config", ExtraArgs),
     ("hide-histogram", OUTPUT),
     ("print-percentiles", OUTPUT),
     ("print-all-runs", REPETITIONS),
-    ("command-stats-breakdown", ExtraArgs),
-    ("statsd-host", ExtraArgs),
-    ("statsd-port", ExtraArgs),
-    ("statsd-prefix", ExtraArgs),
-    ("statsd-run-label", ExtraArgs),
-    ("graphite-port", ExtraArgs),
     ("requests", Field("requestsPerConnection")),
     ("rate-limiting", Field("rateLimit")),
     ("clients", Field("connectionsPerThread")),
     ("threads", Field("threads")),
     ("test-time", Field("testTime")),
-    ("clients-start", ExtraArgs),
-    ("clients-step", ExtraArgs),
-    ("step-duration", ExtraArgs),
     ("ratio", Field("ratio")),
     ("pipeline", Field("pipeline")),
-    ("reconnect-interval", Field("reconnectInterval")),
     ("reconnect-on-error", RECONNECTS),
     ("max-reconnect-attempts", RECONNECTS),
     ("reconnect-backoff-factor", RECONNECTS),
-    ("connection-timeout", ExtraArgs),
-    ("thread-conn-start-min-jitter-micros", ExtraArgs),
-    ("thread-conn-start-max-jitter-micros", ExtraArgs),
     ("multi-key-get", Instead("memtier aborts with it on RESP servers: use commands with MGET")),
-    ("select-db", ExtraArgs),
     ("distinct-client-seed", Field("distinctClientSeed")),
-    ("randomize", ExtraArgs),
     ("command", Field("commands")),
     ("command-ratio", Field("commands.ratio")),
     ("command-key-pattern", Field("commands.keyPattern")),
-    ("monitor-input", ExtraArgs),
-    ("monitor-pattern", ExtraArgs),
-    ("scan-incremental-iteration", ExtraArgs),
-    ("scan-incremental-max-iterations", ExtraArgs),
     ("data-size", Field("dataSize")),
-    ("data-offset", ExtraArgs),
-    ("random-data", Field("randomData")),
     ("data-size-range", Field("dataSizeRange")),
     ("data-size-list", Field("dataSizeList")),
-    ("data-size-pattern", ExtraArgs),
-    ("expiry-range", Field("expiryRange")),
     ("data-import", IMPORT),
     ("data-verify", IMPORT),
     ("verify-only", IMPORT),
@@ -109,15 +78,9 @@ pub const OPTIONS: [(&str, Setter); 85] = [
     ("key-minimum", Field("keyMinimum")),
     ("key-maximum", Field("keyMaximum")),
     ("key-pattern", Field("keyPattern")),
-    ("key-stddev", Field("keyStandardDeviation")),
-    ("key-median", Field("keyMedian")),
-    ("key-zipf-exp", Field("zipfExponent")),
-    ("wait-ratio", ExtraArgs),
-    ("num-slaves", ExtraArgs),
-    ("wait-timeout", ExtraArgs),
 ];
 
-/// Why `argument` cannot be one of `extraArgs`, with the remedy; `None` when it can.
+/// Why `extraArgs` cannot have this `argument`, with the remedy; `None` if it can.
 pub fn refusal(argument: &str) -> Option<String> {
     let refused = |why: String| Some(format!("memtier.extraArgs holds {argument}: {why}"));
     let Some(option) = argument.strip_prefix("--") else {
@@ -125,22 +88,20 @@ pub fn refusal(argument: &str) -> Option<String> {
         return letters.then(|| refused("write options in full, and values behind =".to_owned())).flatten();
     };
     let name = option.split('=').next().unwrap_or_default();
-    match OPTIONS.iter().find(|(known, _)| *known == name) {
-        Some((_, ExtraArgs)) => None,
+    match REFUSED.iter().find(|(option, _)| *option == name) {
         Some((_, Field(field))) => refused(format!("declare memtier.{field}")),
         Some((_, Instead(remedy))) => refused((*remedy).to_owned()),
-        None => OPTIONS
+        None => REFUSED
             .iter()
-            .find(|(known, _)| known.starts_with(name))
-            .and_then(|(known, _)| refused(format!("write options in full, such as --{known}"))),
+            .find(|(option, _)| option.starts_with(name))
+            .and_then(|(option, _)| refused(format!("write options in full, such as --{option}"))),
     }
 }
 
-/// The CEL rule that admits an `extraArgs`, but for beginnings of names.
+/// CEL: `extraArgs` has no refused option. Beginnings of names pass.
 pub fn rule() -> String {
-    let refused: Vec<_> =
-        OPTIONS.iter().filter(|(_, setter)| *setter != ExtraArgs).map(|(name, _)| *name).collect();
-    format!("self.all(a, !a.matches('^(-[^-]|--({})(=|$))'))", refused.join("|"))
+    let names = REFUSED.map(|(name, _)| name).join("|");
+    format!("self.all(a, !a.matches('^(-[^-]|--({names})(=|$))'))")
 }
 
 #[cfg(test)]
@@ -148,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_field_or_the_runner_sets_is_refused_however_it_is_spelled() {
+    fn options_that_a_field_or_the_runner_sets_are_refused_in_every_spelling() {
         for (argument, remedy) in [
             ("--run-count=3", "use spec.repetitions"),
             ("--run-c=3", "write options in full, such as --run-count"),
@@ -162,22 +123,22 @@ mod tests {
             ("--uri=redis://a", "spec.target"),
             ("--", "write options in full"),
         ] {
-            let told = refusal(argument).unwrap_or_else(|| panic!("{argument} is let through"));
-            assert!(told.contains(remedy) && told.contains(argument), "{argument}: {told}");
+            let reason = refusal(argument).unwrap_or_else(|| panic!("{argument} is accepted"));
+            assert!(reason.contains(remedy) && reason.contains(argument), "{argument}: {reason}");
         }
     }
 
     #[test]
-    fn what_nothing_else_sets_is_let_through() {
+    fn options_that_nothing_else_sets_are_accepted() {
         for argument in ["--select-db=1", "--select-db", "1", "--debug", "--an-option-of-a-later-version=1"] {
             assert_eq!(refusal(argument), None, "{argument}");
         }
     }
 
     #[test]
-    fn the_documentation_says_of_every_option_what_becomes_of_it() {
+    fn the_documentation_lists_every_option_with_its_field() {
         let table = include_str!("../../../../docs/memtier.md");
-        for (name, setter) in OPTIONS {
+        for (name, setter) in REFUSED {
             let row =
                 table.lines().find(|line| line.starts_with('|') && line.contains(&format!("`--{name}`")));
             let row = row.unwrap_or_else(|| panic!("--{name} is not in docs/memtier.md"));
@@ -188,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_there_once() {
-        for (index, (name, _)) in OPTIONS.iter().enumerate() {
-            assert!(!OPTIONS[index + 1..].iter().any(|(other, _)| other == name), "{name} is there twice");
+    fn every_option_is_listed_once() {
+        for (index, (name, _)) in REFUSED.iter().enumerate() {
+            assert!(!REFUSED[index + 1..].iter().any(|(other, _)| other == name), "{name} is there twice");
         }
     }
 }

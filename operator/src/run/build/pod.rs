@@ -17,9 +17,9 @@ use dragstrip_core::{
         validate::{Attempt, ValidatedRun, client_needs},
     },
 };
-use dragstrip_crds::workload::ExecFiles;
+use dragstrip_crds::workload::{ExecFiles, ToolSpec};
 use dragstrip_results::protocol::{
-    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE,
+    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JOB_VARIABLE, JobSpec, PASSWORD_VARIABLE,
     POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
 };
 use k8s_openapi::api::core::v1::{
@@ -47,7 +47,7 @@ pub(super) fn runner_job(
 ) -> JobSpec {
     let mut job = bare_job(run, attempt, target);
     job.verifying_key.clone_from(&settings.verifying_key);
-    if run.spec.target.external.is_some() {
+    if run.spec.target.external().is_some() {
         // The runner resolves the name of an external target.
         job.target.blocked.clone_from(&settings.blocked_networks);
     }
@@ -77,13 +77,13 @@ fn literal(text: &str) -> String {
 fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>, serde_json::Error> {
     let mut env = match &job.tool {
         // The operator's own variables come later and so win.
-        JobTool::Exec(exec) => exec.env.clone(),
+        ToolSpec::Exec(exec) => exec.env.clone(),
         _ => Vec::new(),
     };
     env.push(variable(JOB_VARIABLE, &literal(&serde_json::to_string(job)?)));
     env.push(own_field(POD_NAME_VARIABLE, "metadata.name"));
     // The tool of a user's own image may need the image's PATH.
-    if !matches!(job.tool, JobTool::Exec(_)) {
+    if !matches!(job.tool, ToolSpec::Exec(_)) {
         // Our own image has its programs, of which only some are copied, at its root.
         let path = format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/");
         env.push(variable("PATH", &path));
@@ -93,12 +93,12 @@ fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>
 }
 
 /// The image that holds the tool.
-fn image(tool: &JobTool, settings: &Settings) -> String {
+fn image(tool: &ToolSpec, settings: &Settings) -> String {
     match tool {
-        JobTool::Loadgen(_) => settings.runner_image.clone(),
-        JobTool::Memtier(memtier) => memtier.image.clone().unwrap_or_else(|| settings.memtier_image.clone()),
-        JobTool::Bullmq(bullmq) => bullmq.image.clone().unwrap_or_else(|| settings.bullmq_image.clone()),
-        JobTool::Exec(exec) => exec.image.clone(),
+        ToolSpec::Loadgen(_) => settings.runner_image.clone(),
+        ToolSpec::Memtier(memtier) => memtier.image.clone().unwrap_or_else(|| settings.memtier_image.clone()),
+        ToolSpec::Bullmq(bullmq) => bullmq.image.clone().unwrap_or_else(|| settings.bullmq_image.clone()),
+        ToolSpec::Exec(exec) => exec.image.clone(),
     }
 }
 
@@ -135,7 +135,7 @@ fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
 
 /// The files of a user's own tool.
 fn files(attempt: &Attempt) -> Vec<(Volume, VolumeMount)> {
-    let JobTool::Exec(exec) = &*attempt.tool else { return Vec::new() };
+    let ToolSpec::Exec(exec) = &*attempt.tool else { return Vec::new() };
     let volume = |(index, files): (usize, &ExecFiles)| {
         let name = format!("files-{index}");
         let source =
@@ -149,7 +149,7 @@ fn files(attempt: &Attempt) -> Vec<(Volume, VolumeMount)> {
 /// User and group id of the tool, and of the runner that starts it.
 fn user(attempt: &Attempt) -> i64 {
     match &*attempt.tool {
-        JobTool::Exec(exec) => exec.user.unwrap_or(CLIENT_USER),
+        ToolSpec::Exec(exec) => exec.user.unwrap_or(CLIENT_USER),
         _ => CLIENT_USER,
     }
 }

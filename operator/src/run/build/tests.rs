@@ -147,8 +147,7 @@ fn clients_with_cpus_of_their_own_have_whole_ones_and_requests_that_equal_limits
 #[test]
 fn memtier_runs_from_its_own_image_with_the_runner_put_in() {
     let mut memtier = run(&["read"], 1);
-    memtier.spec.phases[0].loadgen = None;
-    memtier.spec.phases[0].memtier = Some(serde_json::from_value(json!({"testTime": "60s"})).unwrap());
+    memtier.spec.phases[0].tool = serde_json::from_value(json!({"memtier": {"testTime": "60s"}})).unwrap();
     let run = validate(&memtier).unwrap();
     let job = job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap();
     let pod = job.spec.unwrap().template.spec.unwrap();

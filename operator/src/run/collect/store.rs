@@ -279,7 +279,7 @@ async fn right_after(
     if result.failure.is_some() {
         return Vec::new();
     }
-    if run.spec.target.external.is_some() {
+    if run.spec.target.external().is_some() {
         let read = result.pods.iter().find(|pod| !pod.memory.is_empty());
         return read.map(|pod| pod.memory.clone()).unwrap_or_default();
     }

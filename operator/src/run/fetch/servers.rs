@@ -51,7 +51,7 @@ pub fn servers<'a>(
 /// The identity of the server of `run` by its pods alone; empty if they are not in this cluster.
 pub fn identity(ctx: &RunContext, run: &ValidatedRun) -> Identity {
     let pods = ctx.world.pods.state();
-    let address = run.spec.target.external.as_ref().and_then(|it| host_and_port(&it.address));
+    let address = run.spec.target.external().and_then(|it| host_and_port(&it.address));
     let key = key(run).or_else(|| behind(ctx, run, &pods, &address?.0));
     key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
 }

@@ -24,7 +24,7 @@ use dragstrip_crds::{
     Datastore, DatastoreStatus, conditions,
     conditions::types::READY,
     datastore::{MemberStatus, ServerProtocol, ServerTls},
-    run::{ClientTls, ExternalTarget},
+    run::{ClientTls, ExternalTarget, Target},
 };
 use dragstrip_results::{
     observed::Observation,
@@ -42,12 +42,11 @@ pub async fn find(
     run: &ValidatedRun,
     connection: Option<&Connection>,
 ) -> kube::Result<TargetState> {
-    let spec = &run.spec.target;
-    if let Some(external) = &spec.external {
-        return Ok(outside(ctx, run, external));
-    }
-    let own = spec.datastore.is_some();
-    let name = spec.datastore_ref.as_ref().map_or(&run.holder.name, |reference| &reference.name);
+    let (own, name) = match &run.spec.target {
+        Target::External(external) => return Ok(outside(ctx, run, external)),
+        Target::Datastore(_) => (true, &run.holder.name),
+        Target::DatastoreRef(reference) => (false, &reference.name),
+    };
     let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     match datastores.get_opt(name).await? {
         None if own => Ok(TargetState::ToBeMade),
@@ -77,7 +76,7 @@ fn taken(datastore: &Datastore) -> TargetState {
 
 /// Whether `datastore`, the run's own, was made from another declaration than the run has now.
 pub fn is_outdated(datastore: &Datastore, run: &ValidatedRun) -> bool {
-    let declared = run.spec.target.datastore.as_ref().map(build::declaration);
+    let declared = run.spec.target.datastore().map(build::declaration);
     datastore.metadata.deletion_timestamp.is_none()
         && declared.is_some()
         && annotation(&datastore.metadata, labels::SPEC_HASH) != declared.as_deref()
@@ -277,7 +276,7 @@ fn ready<'a>(
 /// Datastore's condition may be hours old. While another run loads a server nobody queries it,
 /// since that costs it something.
 pub async fn question(ctx: &RunContext, run: &ValidatedRun, found: ReadyTarget) -> kube::Result<TargetState> {
-    let own = run.spec.target.datastore.is_some();
+    let own = run.spec.target.datastore().is_some();
     let Some(key) = found.datastore.clone().filter(|_| !found.questioned) else {
         return Ok(TargetState::Ready(Box::new(found)));
     };

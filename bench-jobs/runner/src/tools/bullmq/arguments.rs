@@ -13,7 +13,7 @@ const CLEANUP_SECONDS: f64 = 1.0;
 
 pub(super) fn arguments(spec: &BullmqSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
     let mut line = Line::default();
-    server(&mut line, spec, job, context);
+    server(&mut line, job, context);
     load(&mut line, spec, job);
     line.option("start-at-unix-nanos", context.start_at_unix_nanos.max(0));
     line.option("progress-interval", "1s");
@@ -21,15 +21,14 @@ pub(super) fn arguments(spec: &BullmqSpec, job: &JobSpec, context: &LaunchContex
     // Clients that share queues end at slightly different times: none may take
     // the keys from under the others' count of them.
     line.flag("shared-queues", job.clients > 1);
-    line.flag("keep-keys", !spec.clean_up);
     line.option("cleanup-timeout", format!("{:.3}s", cleanup_seconds(spec, job)));
     line.0
 }
 
-fn server(line: &mut Line, spec: &BullmqSpec, job: &JobSpec, context: &LaunchContext) {
+fn server(line: &mut Line, job: &JobSpec, context: &LaunchContext) {
     line.option("host", context.address.ip());
     line.option("port", context.address.port());
-    line.flag("cluster", spec.cluster.unwrap_or(job.target.cluster));
+    line.flag("cluster", job.target.cluster);
     // A name alone is an error of the tool's; without password it means the default user.
     if let (Some(username), Some(_)) = (&job.target.username, &context.password) {
         line.option("username", username);
@@ -67,7 +66,6 @@ fn load(line: &mut Line, spec: &BullmqSpec, job: &JobSpec) {
     if spec.mode == BullmqMode::Fast {
         jobs(line, spec);
     }
-    line.option("prefix", &spec.prefix);
     line.option("queue-name", &spec.queue_name);
     if let Some(seconds) = job.warmup_seconds {
         line.option("warmup", format!("{seconds:.3}s"));
@@ -77,10 +75,7 @@ fn load(line: &mut Line, spec: &BullmqSpec, job: &JobSpec) {
 fn jobs(line: &mut Line, spec: &BullmqSpec) {
     line.option("concurrency", spec.concurrency);
     line.option("bulk", spec.bulk);
-    match &spec.payload {
-        Some(payload) => line.option("payload", payload),
-        None => line.option("payload-bytes", spec.payload_size()),
-    }
+    line.option("payload-bytes", spec.payload_bytes);
 }
 
 /// What the watchdog leaves for the cleanup: a cleanup that takes longer is

@@ -54,17 +54,14 @@ fn the_published_command_line_is_one_to_one() {
         "--duration=30000ms",
         "--mode=published",
         "--reader-concurrency=1",
-        "--prefix=b",
         "--queue-name={queue%d}",
         "--start-at-unix-nanos=1790000000000000000",
         "--json-out-file=/out/bullmq.json",
     ] {
         assert!(launch.arguments.iter().any(|it| it == expected), "{expected} of {:?}", launch.arguments);
     }
-    let own = ["--concurrency", "--bulk", "--payload", "--payload-bytes"];
-    for absent in
-        ["--cluster", "--tls", "--shared-queues", "--keep-keys", "--username"].into_iter().chain(own)
-    {
+    let own = ["--concurrency", "--bulk", "--payload-bytes"];
+    for absent in ["--cluster", "--tls", "--shared-queues", "--username"].into_iter().chain(own) {
         assert!(!launch.arguments.iter().any(|it| it.starts_with(absent)), "{:?}", launch.arguments);
     }
     assert_eq!(launch.lead, Duration::from_secs(9), "sixteen threads take their time to load");
@@ -84,7 +81,7 @@ fn the_target_decides_on_cluster_user_and_encryption() {
         server_name: Some("db.example".into()),
         insecure: false,
     });
-    let launch = adapter(r#"{"duration": "5s", "cleanUp": false, "payload": "{}"}"#).launch(&job, &context);
+    let launch = adapter(r#"{"duration": "5s", "payloadBytes": 64}"#).launch(&job, &context);
     for expected in [
         "--cluster",
         "--username=bench",
@@ -95,14 +92,11 @@ fn the_target_decides_on_cluster_user_and_encryption() {
         "--tls-server-name=db.example",
         "--warmup=2.000s",
         "--shared-queues",
-        "--keep-keys",
-        "--payload={}",
+        "--payload-bytes=64",
         "--cleanup-timeout=18.000s",
     ] {
         assert!(launch.arguments.iter().any(|it| it == expected), "{expected} of {:?}", launch.arguments);
     }
-    let plain = adapter(r#"{"duration": "5s", "cluster": false}"#).launch(&job, &context);
-    assert!(!plain.arguments.iter().any(|it| it == "--cluster"), "the declared client wins");
 }
 
 #[test]

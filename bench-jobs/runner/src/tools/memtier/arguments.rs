@@ -145,8 +145,7 @@ fn load(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec) {
         optional(arguments, "--command-key-pattern", command.key_pattern.as_ref());
     }
     option(arguments, "--pipeline", &spec.pipeline);
-    optional(arguments, "--reconnect-interval", spec.reconnect_interval.as_ref());
-    flag(arguments, "--cluster-mode", spec.cluster_mode || job.target.cluster);
+    flag(arguments, "--cluster-mode", job.target.cluster);
 }
 
 fn values(arguments: &mut Vec<String>, spec: &MemtierSpec) {
@@ -156,8 +155,6 @@ fn values(arguments: &mut Vec<String>, spec: &MemtierSpec) {
         (None, Some(list)) => option(arguments, "--data-size-list", list),
         (None, None) => option(arguments, "--data-size", &spec.data_size),
     }
-    flag(arguments, "--random-data", spec.random_data);
-    optional(arguments, "--expiry-range", spec.expiry_range.as_ref());
 }
 
 fn keys(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) {
@@ -169,9 +166,6 @@ fn keys(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec, context:
     if spec.commands.is_empty() {
         option(arguments, "--key-pattern", &spec.key_pattern);
     }
-    optional(arguments, "--key-zipf-exp", spec.zipf_exponent.as_ref());
-    optional(arguments, "--key-stddev", spec.key_standard_deviation.as_ref());
-    optional(arguments, "--key-median", spec.key_median.as_ref());
     flag(arguments, "--distinct-client-seed", spec.distinct_client_seed);
     flag(arguments, "--randomize", spec.distinct_client_seed && context.client_index > 0);
 }
@@ -196,15 +190,12 @@ fn key_range(spec: &MemtierSpec, clients: u32, client_index: u32) -> (i64, i64) 
 /// What no command line of memtier can express, with the remedy.
 pub(super) fn impossible(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Option<String> {
     let (_, maximum) = key_range(spec, job.clients, context.client_index);
-    if maximum == 0 {
-        return Some(format!(
+    (maximum == 0).then(|| {
+        format!(
             "memtier.keyMaximum: one of {} client pods would have only key 0, which memtier has no option for: raise it, or \
              lower spec.clients.pods",
             job.clients
-        ));
-    }
-    (job.target.cluster && spec.reconnect_interval.is_some()).then(|| {
-        "memtier.reconnectInterval: memtier does not reconnect in cluster mode: leave it out".to_owned()
+        )
     })
 }
 
@@ -264,17 +255,15 @@ mod tests {
     fn every_option_reaches_the_command_line() {
         let line = line(
             r#"{"threads": 2, "connectionsPerThread": 20, "requestsPerConnection": 100000, "ratio": "1:0",
-                "pipeline": 10, "dataSizeRange": "4-204", "randomData": true, "expiryRange": "10-60",
-                "rateLimit": 200, "protocol": "Resp3", "reconnectInterval": 50, "zipfExponent": "1.5",
-                "keyStandardDeviation": "5.5", "keyMedian": "100", "keyPrefix": "k:", "keyMinimum": 1,
-                "keyMaximum": 9, "keyPattern": "Z:G", "distinctClientSeed": true, "clusterMode": true}"#,
+                "pipeline": 10, "dataSizeRange": "4-204", "rateLimit": 200, "protocol": "Resp3",
+                "keyPrefix": "k:", "keyMinimum": 1, "keyMaximum": 9, "keyPattern": "Z:G",
+                "distinctClientSeed": true}"#,
         );
         assert!(
             line.contains(
                 "--protocol resp3 --threads 2 --clients 20 --requests 100000 --rate-limiting 200 --ratio 1:0 \
-                 --pipeline 10 --reconnect-interval 50 --cluster-mode --data-size-range 4-204 --random-data \
-                 --expiry-range 10-60 --key-prefix k: --key-minimum 1 --key-maximum 9 --key-pattern Z:G \
-                 --key-zipf-exp 1.5 --key-stddev 5.5 --key-median 100 --distinct-client-seed --hide-histogram"
+                 --pipeline 10 --data-size-range 4-204 --key-prefix k: --key-minimum 1 --key-maximum 9 \
+                 --key-pattern Z:G --distinct-client-seed --hide-histogram"
             ),
             "{line}"
         );
@@ -366,15 +355,6 @@ mod tests {
             "{message}"
         );
         assert_eq!(impossible(&walked, &job(1), &context(None)), None);
-        let reconnecting = spec(r#"{"testTime": "1s", "reconnectInterval": 5}"#);
-        assert_eq!(impossible(&reconnecting, &job(1), &context(None)), None);
-        let mut cluster = job(1);
-        cluster.target.cluster = true;
-        assert!(
-            impossible(&reconnecting, &cluster, &context(None))
-                .unwrap()
-                .contains("memtier.reconnectInterval")
-        );
     }
 
     #[test]

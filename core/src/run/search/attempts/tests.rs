@@ -202,11 +202,11 @@ fn open(search: Value, tool: Value, stored: &[(&str, SearchPoint)]) -> Attempt {
 /// What is sent: connections per thread, pipeline, rate, and pods.
 fn sent(attempt: &Attempt) -> (i32, i32, Option<i64>, u32) {
     match &*attempt.tool {
-        JobTool::Loadgen(spec) => {
+        ToolSpec::Loadgen(spec) => {
             let rate = spec.rate.as_ref().map(|rate| rate.operations_per_second);
             (spec.connections_per_thread, spec.pipeline, rate, attempt.pods)
         }
-        JobTool::Memtier(spec) => (spec.connections_per_thread, spec.pipeline, None, attempt.pods),
+        ToolSpec::Memtier(spec) => (spec.connections_per_thread, spec.pipeline, None, attempt.pods),
         other => panic!("not raised: {other:?}"),
     }
 }
@@ -242,7 +242,7 @@ fn a_share_is_measured_with_the_value_found() {
     };
     let attempt = open(search, json!({"loadgen": {"duration": "5s"}}), &[("sprint-knee-1p1", found)]);
     assert_eq!(sent(&attempt), (20, 1, Some(4501), 4));
-    let JobTool::Loadgen(spec) = &*attempt.tool else { panic!("{:?}", attempt.tool) };
+    let ToolSpec::Loadgen(spec) = &*attempt.tool else { panic!("{:?}", attempt.tool) };
     assert_eq!(serde_json::to_value(&spec.rate).unwrap()["arrival"], "Poisson");
     assert_eq!(attempt.point.unwrap().reported(Raise::Pods), "share 0.5 (4501 operations/s)");
     assert_eq!(rate_at(0.1, 7.0, 4), 4, "each pod needs a request per second at least");

@@ -2,7 +2,7 @@
 
 use crate::common::{of_run, redis, run_says, unpulled};
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{conditions::types::CLIENTS_READY, run::RunPhase};
+use dragstrip_crds::{conditions::types::CLIENTS_READY, run::RunPhase, workload::ToolSpec};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN,
     manifests::{NO_IMAGE, against},
@@ -10,7 +10,7 @@ use dragstrip_e2e::{
     results::{self, agrees, operation, phase, plausible},
     until, with_namespace,
 };
-use dragstrip_results::protocol::{JOB_VARIABLE, JobSpec, JobTool};
+use dragstrip_results::protocol::{JOB_VARIABLE, JobSpec};
 use k8s_openapi::api::batch::v1::Job;
 
 const IMAGE_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER_IMAGE";
@@ -101,7 +101,7 @@ fn check_job(job: &Job) -> Result<()> {
     let reported =
         variables.find(|variable| variable.name == JOB_VARIABLE).and_then(|variable| variable.value.clone());
     let reported: JobSpec = serde_json::from_str(&reported.context("the runner has no job")?)?;
-    let JobTool::Memtier(memtier) = reported.tool else {
+    let ToolSpec::Memtier(memtier) = reported.tool else {
         anyhow::bail!("the runner's job is {:?}", reported.tool);
     };
     ensure!(
