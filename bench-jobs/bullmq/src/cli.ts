@@ -9,7 +9,6 @@ import { parseArgs } from "node:util";
 import {
   hashTag,
   keyPrefix,
-  payloadOfBytes,
   queueNames,
   UsageError,
   type Configuration,
@@ -44,9 +43,7 @@ const OPTIONS = {
   "reader-concurrency": { type: "string", short: "c" },
   concurrency: { type: "string" },
   bulk: { type: "string" },
-  payload: { type: "string" },
   "payload-bytes": { type: "string" },
-  prefix: { type: "string" },
   "queue-name": { type: "string" },
   "reader-start": { type: "string" },
   warmup: { type: "string" },
@@ -72,7 +69,7 @@ const OPTIONS = {
 
 type Values = ReturnType<typeof parseArgs<{ options: typeof OPTIONS; args: string[] }>>["values"];
 
-/** What the command line asks for. */
+/** What the command line requests. */
 export type Request = { help: true } | { version: true } | { configuration: Configuration };
 
 /** Reads the command line (without program names) and the environment. */
@@ -104,7 +101,7 @@ function configurationOf(values: Values, environment: NodeJS.ProcessEnv): Config
     progressIntervalSeconds: seconds(values["progress-interval"] ?? "1s", "progress-interval", 0),
     progressDetail: environment["DRAGSTRIP_PROGRESS_DETAIL"] === "true",
     ...(values["json-out-file"] !== undefined && { jsonOutFile: values["json-out-file"] }),
-    // Whoever ends first must not take the keys from under the others.
+    // The first client to end must not remove the keys of the others.
     keepKeys: (values["keep-keys"] ?? false) || sharedQueues,
     sharedQueues,
     cleanupTimeoutSeconds: seconds(values["cleanup-timeout"] ?? "60s", "cleanup-timeout"),
@@ -164,19 +161,20 @@ function loadOf(values: Values): LoadOptions {
   const readers = integer(values.readers ?? "0", "readers", 0, MAXIMUM_THREADS);
   if (writers + readers === 0) throw new UsageError("--writers and --readers are both 0: there would be no load");
   const mode = modeOf(values);
-  if (values.duration === undefined) throw new UsageError("--duration is missing: say how long to measure, such as 30s");
+  if (values.duration === undefined) throw new UsageError("--duration is missing: give the time to measure, such as 30s");
   return {
     mode,
     writers,
     readers,
     queueNames: queuesOf(values),
-    prefix: text(values.prefix ?? "b", "prefix"),
     concurrency: integer(
       values.concurrency ?? PUBLISHED_BATCH.toString(), "concurrency", 1, MAXIMUM_IN_FLIGHT,
     ),
     readerConcurrency: integer(values["reader-concurrency"] ?? "1", "reader-concurrency", 1, MAXIMUM_IN_FLIGHT),
     bulk: integer(values.bulk ?? "0", "bulk", 0, MAXIMUM_IN_FLIGHT),
-    payload: payloadOf(values),
+    payload: mode === "published" ? PUBLISHED_PAYLOAD : "x".repeat(
+      integer(values["payload-bytes"] ?? "32", "payload-bytes", 0, MAXIMUM_PAYLOAD_BYTES),
+    ),
     durationSeconds: seconds(values.duration, "duration"),
     warmupSeconds: seconds(values.warmup ?? "0s", "warmup", 0),
     readerStart: readerStartOf(values["reader-start"] ?? (mode === "published" ? "after-writers" : "together")),
@@ -184,39 +182,25 @@ function loadOf(values: Values): LoadOptions {
   };
 }
 
-/** What the published mode is, and nobody can change. */
-const PUBLISHED_OPTIONS = ["concurrency", "bulk", "payload", "payload-bytes", "reader-start"] as const;
+/** What the published mode sets itself. */
+const PUBLISHED_OPTIONS = ["concurrency", "bulk", "payload-bytes", "reader-start"] as const;
 
 function modeOf(values: Values): Mode {
   const { mode = "fast" } = values;
   if (mode !== "fast" && mode !== "published") throw new UsageError(`--mode is fast or published, not ${JSON.stringify(mode)}`);
   const given = PUBLISHED_OPTIONS.find((name) => mode === "published" && values[name] !== undefined);
   if (given === undefined) return mode;
-  throw new UsageError(`--mode published has its own jobs, batches and begin of the readers: leave out --${given}, or use --mode fast`);
+  throw new UsageError(`--mode published has its own jobs, batches and start of the readers: leave out --${given}, or use --mode fast`);
 }
 
 function queuesOf(values: Values): string[] {
   const queues = integer(values.queues ?? "1", "queues", 1, MAXIMUM_QUEUES);
   const template = text(values["queue-name"] ?? "{queue%d}", "queue-name");
-  if (template.includes(":")) throw new UsageError("--queue-name must not hold a colon: BullMQ refuses such names");
+  if (template.includes(":")) throw new UsageError("--queue-name must not contain a colon: BullMQ refuses such names");
   if (queues > 1 && !template.includes("%d")) {
-    throw new UsageError("--queue-name needs %d, the queue's number, when there is more than one queue");
+    throw new UsageError("--queue-name needs %d, the queue's number, for more than one queue");
   }
   return queueNames(template, queues);
-}
-
-function payloadOf(values: Values): unknown {
-  const { payload, "payload-bytes": bytes } = values;
-  if (payload !== undefined && bytes !== undefined) throw new UsageError("give one of --payload and --payload-bytes");
-  if (bytes !== undefined) {
-    return payloadOfBytes(integer(bytes, "payload-bytes", 0, MAXIMUM_PAYLOAD_BYTES));
-  }
-  if (payload === undefined) return PUBLISHED_PAYLOAD;
-  try {
-    return JSON.parse(payload) as unknown;
-  } catch (thrown) {
-    throw new UsageError(`--payload is not JSON: ${asError(thrown).message}`, { cause: thrown });
-  }
 }
 
 function readerStartOf(text: string): ReaderStart {
@@ -224,12 +208,12 @@ function readerStartOf(text: string): ReaderStart {
   throw new UsageError(`--reader-start is together or after-writers, not ${JSON.stringify(text)}`);
 }
 
-/** BullMQ's scripts touch several keys of a queue at once, which a cluster takes in one slot only. */
+/** BullMQ's scripts use several keys of a queue at once, which a cluster accepts in one slot only. */
 function requireHashTags(load: LoadOptions): void {
   for (const name of load.queueNames) {
-    if (hashTag(keyPrefix(load.prefix, name)) === undefined) {
+    if (hashTag(keyPrefix(name)) === undefined) {
       throw new UsageError(
-        `--cluster needs a hash tag in --queue-name or --prefix, such as --queue-name '{queue%d}': ` +
+        `--cluster needs a hash tag in --queue-name, such as --queue-name '{queue%d}': ` +
           `the keys of ${JSON.stringify(name)} would lie on several nodes`,
       );
     }
@@ -252,7 +236,7 @@ function integer(value: string, option: string, minimum: number, maximum: number
 function seconds(value: string, option: string, minimum = 0.001): number {
   const number = parseSeconds(value);
   if (number !== undefined && number >= minimum) return number;
-  const what = minimum === 0 ? "a length of time" : "a length of time above 0";
+  const what = minimum === 0 ? "a duration" : "a duration above 0";
   throw new UsageError(`--${option} must be ${what} of at most 8760h, such as 30s, 1m30s or 30, not ${JSON.stringify(value)}`);
 }
 

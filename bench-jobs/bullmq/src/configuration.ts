@@ -4,15 +4,15 @@ import type { FailureKind } from "./failure.js";
 
 /** TLS of the connection; files are read before the run. */
 export interface TlsOptions {
-  /** PEM text of the authorities that may sign the server's certificate; the system's when absent. */
+  /** PEM text of the authorities of the server's certificate. Defaults to the system's. */
   readonly ca?: string;
   /** PEM text of the client's certificate. */
   readonly cert?: string;
   /** PEM text of the client's key. */
   readonly key?: string;
-  /** The name the server's certificate must carry; the host's when absent. */
+  /** The name in the server's certificate. Defaults to the host. */
   readonly serverName?: string;
-  /** Take any certificate. */
+  /** Accept any certificate. */
   readonly insecure: boolean;
 }
 
@@ -28,10 +28,10 @@ export interface ServerOptions {
   readonly connectTimeoutSeconds: number;
 }
 
-/** How a writer adds: as the published tool does, or with a number of adds in flight all the time. */
+/** How a writer adds: as the published tool does, or with a constant number of adds in flight. */
 export type Mode = "published" | "fast";
 
-/** When readers begin. */
+/** When readers start. */
 export type ReaderStart = "together" | "after-writers";
 
 /** The load. */
@@ -41,7 +41,6 @@ export interface LoadOptions {
   readonly readers: number;
   /** Full names of the queues, such as `{queue0}`. */
   readonly queueNames: readonly string[];
-  readonly prefix: string;
   /** Adds each writer has in flight, in the fast mode. */
   readonly concurrency: number;
   /** Jobs each reader processes at a time, per queue. */
@@ -74,9 +73,12 @@ export interface Configuration {
   readonly cleanupTimeoutSeconds: number;
 }
 
+/** BullMQ's key prefix, as the published tool sets it. */
+export const PREFIX = "b";
+
 /** Prefix of a queue's keys. */
-export function keyPrefix(prefix: string, queue: string): string {
-  return `${prefix}:${queue}:`;
+export function keyPrefix(queue: string): string {
+  return `${PREFIX}:${queue}:`;
 }
 
 /** Names of `count` queues out of a template with `%d` for the number from 0. */
@@ -91,12 +93,7 @@ export function hashTag(key: string): string | undefined {
   return key.includes("{}") && key.indexOf("{}") === key.indexOf("{") ? undefined : tag;
 }
 
-/** The data of a job: a text of so many bytes. */
-export function payloadOfBytes(bytes: number): string {
-  return "x".repeat(bytes);
-}
-
-/** The configuration as the result echoes it, without secrets. */
+/** The configuration in the result, without secrets. */
 export interface ConfigurationEcho {
   readonly host: string;
   readonly port: number;
@@ -108,7 +105,6 @@ export interface ConfigurationEcho {
   readonly readers: number;
   readonly queues: number;
   readonly queueNames: readonly string[];
-  readonly prefix: string;
   readonly concurrency: number;
   readonly readerConcurrency: number;
   readonly bulk: number;
@@ -137,7 +133,6 @@ export function echo(configuration: Configuration): ConfigurationEcho {
     readers: load.readers,
     queues: load.queueNames.length,
     queueNames: load.queueNames,
-    prefix: load.prefix,
     concurrency: load.concurrency,
     readerConcurrency: load.readerConcurrency,
     bulk: load.bulk,

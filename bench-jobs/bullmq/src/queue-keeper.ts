@@ -3,7 +3,7 @@
 import { performance } from "node:perf_hooks";
 import { Queue, QueueKeys } from "bullmq";
 import { Cluster } from "ioredis";
-import { keyPrefix, type Configuration, type ServerOptions } from "./configuration.js";
+import { keyPrefix, PREFIX, type Configuration, type ServerOptions } from "./configuration.js";
 import { addressOf, connect, explain, newConnection, type Connection } from "./connection.js";
 import { asError, connectionKind, FailureError } from "./failure.js";
 import type { QueueCounts } from "./queue-check.js";
@@ -48,7 +48,7 @@ export class QueueKeeper {
     const { load } = this.configuration;
     return Promise.all(
       load.queueNames.map(async (name) => {
-        const queue = new Queue(name, { connection: this.connection, prefix: load.prefix, skipMetasUpdate: true });
+        const queue = new Queue(name, { connection: this.connection, prefix: PREFIX, skipMetasUpdate: true });
         queue.on("error", () => undefined);
         const { active = 0, completed = 0, failed = 0, ...others } = await queue.getJobCounts();
         return { name, waiting: sum(Object.values(others)), active, completed, failed };
@@ -56,12 +56,11 @@ export class QueueKeeper {
     );
   }
 
-  /** Removes the queues with all they hold, and looks whether anything is left. */
+  /** Removes the queues with their jobs, and then any key that is left. */
   async remove(timeoutSeconds: number): Promise<Cleanup> {
     const until = performance.now() + timeoutSeconds * 1000;
-    const { queueNames, prefix } = this.configuration.load;
     let keysRemoved = 0;
-    for (const name of queueNames) keysRemoved += await this.removeQueue(keyPrefix(prefix, name), name, until);
+    for (const name of this.configuration.load.queueNames) keysRemoved += await this.removeQueue(keyPrefix(name), name, until);
     for (;;) {
       const { removed, complete } = await this.sweep(until);
       keysRemoved += removed;
@@ -77,7 +76,7 @@ export class QueueKeeper {
   private async reach(): Promise<void> {
     const { load, server } = this.configuration;
     try {
-      for (const name of load.queueNames) await this.connection.exists(`${keyPrefix(load.prefix, name)}meta`);
+      for (const name of load.queueNames) await this.connection.exists(`${keyPrefix(name)}meta`);
     } catch (thrown) {
       const error = asError(thrown);
       const message = `${addressOf(server)} refuses the queues' keys: ${explain(error)}`;
@@ -85,7 +84,7 @@ export class QueueKeeper {
     }
   }
 
-  /** Jobs are numbered from 1, so that their keys need no a search. */
+  /** Jobs have numbers from 1, so that their keys need no search. */
   private async removeQueue(keys: string, name: string, until: number): Promise<number> {
     const last = Number((await this.connection.get(`${keys}id`)) ?? 0);
     let removed = 0;
@@ -94,7 +93,7 @@ export class QueueKeeper {
       const chunk = Array.from({ length: count }, (_, offset) => `${keys}${(first + offset).toString()}`);
       removed += await this.connection.unlink(...chunk);
     }
-    const structure = Object.values(new QueueKeys(this.configuration.load.prefix).getKeys(name));
+    const structure = Object.values(new QueueKeys(PREFIX).getKeys(name));
     for (const key of structure.filter((key) => key !== "" && key !== keys)) removed += await this.connection.unlink(key);
     return removed;
   }
@@ -102,16 +101,15 @@ export class QueueKeeper {
   /** Looks through all keys of the server for those of the queues, and removes them. */
   private async sweep(until: number): Promise<{ removed: number; complete: boolean }> {
     const nodes = this.connection instanceof Cluster ? this.connection.nodes("master") : [this.connection];
-    const { queueNames, prefix } = this.configuration.load;
-    const owned = queueNames.map((name) => keyPrefix(prefix, name));
+    const owned = this.configuration.load.queueNames.map(keyPrefix);
     let removed = 0;
     for (const node of nodes) {
       let cursor = "0";
       do {
         if (performance.now() >= until) return { removed, complete: false };
-        const [next, found] = await node.scan(cursor, "MATCH", `${globOf(prefix)}:*`, "COUNT", SCAN_COUNT);
+        const [next, found] = await node.scan(cursor, "MATCH", `${PREFIX}:*`, "COUNT", SCAN_COUNT);
         const left = found.filter((key) => owned.some((keys) => key.startsWith(keys)));
-        for (const key of left) removed += await (node).unlink(key);
+        for (const key of left) removed += await node.unlink(key);
         cursor = next;
       } while (cursor !== "0");
     }
@@ -128,9 +126,4 @@ async function knock(server: ServerOptions): Promise<void> {
 
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((result, number) => result + number, 0);
-}
-
-/** A pattern that matches the text itself. */
-function globOf(text: string): string {
-  return text.replace(/[\\*?[\]^]/g, "\\$&");
 }

@@ -3,6 +3,7 @@
 import { performance } from "node:perf_hooks";
 import { Worker, type Job } from "bullmq";
 import { connect, newConnection, onLost, within, type Connection } from "./connection.js";
+import { PREFIX } from "./configuration.js";
 import { FailureError, replyKind } from "./failure.js";
 import type { Load, LocalSchedule } from "./load.js";
 import type { ThreadOrder } from "./messages.js";
@@ -80,10 +81,10 @@ export class Reader implements Load {
   }
 
   private worker(connection: Connection, queue: number): Worker {
-    const { queueNames, prefix, readerConcurrency } = this.order.load;
+    const { queueNames, readerConcurrency } = this.order.load;
     const worker = new Worker(queueNames[queue] ?? "", (job: Job) => this.process(job), {
       connection,
-      prefix,
+      prefix: PREFIX,
       concurrency: readerConcurrency,
       autorun: false,
     });

@@ -7,7 +7,7 @@
 import { Queue } from "bullmq";
 import { Batch } from "./batch.js";
 import { connect, newConnection, onLost, type Connection } from "./connection.js";
-import type { LoadOptions } from "./configuration.js";
+import { PREFIX, type LoadOptions } from "./configuration.js";
 import type { Load, LocalSchedule } from "./load.js";
 import type { ThreadOrder } from "./messages.js";
 import type { Recorder } from "./recorder.js";
@@ -43,7 +43,7 @@ export class Writer implements Load {
     const queues = await Promise.all(
       load.queueNames.map(async (name) => {
         const connection = await (shared ?? open());
-        const queue = new Queue(name, { connection, prefix: load.prefix });
+        const queue = new Queue(name, { connection, prefix: PREFIX });
         // What goes wrong is seen on the connection and on every add.
         queue.on("error", () => undefined);
         await queue.waitUntilReady();

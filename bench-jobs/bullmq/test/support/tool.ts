@@ -16,7 +16,7 @@ export interface Ended {
   readonly stdout: string;
   readonly stderr: string;
   readonly seconds: number;
-  /** The result's text; empty when there is none. */
+  /** The result's text; empty without a result. */
   readonly text: string;
   readonly report: Report;
 }
