@@ -153,7 +153,7 @@ export const barChart = (about: About, size: Size, queries: Query[]): bars.Panel
     .legend(legend())
     .tooltip(allSeries());
 
-/** Lines over a number that is no time. */
+/** Lines over a number other than time. */
 export const curve = (about: About, size: Size, x: string, queries: Query[]): trend.PanelBuilder =>
   panel(new trend.PanelBuilder(), about, size, queries)
     .xField(x)

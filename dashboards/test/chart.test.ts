@@ -29,7 +29,7 @@ function block(object: string, key: string): string {
     .trim();
 }
 
-void test("the chart makes nothing of dashboards unless asked", () => {
+void test("the chart renders no dashboards by default", () => {
   assert.throws(() => rendered(), /could not find template templates\/dashboards.yaml/);
 });
 

@@ -75,7 +75,7 @@ is a condition, with ||, that replaces the rights.
       || authorizer.group("").resource(variables.left{{ $index }}[0].split("/")[0]).namespace(request.namespace)
         .name(variables.left{{ $index }}[0].split("/")[1]).check("get").allowed()
   messageExpression: |-
-    "you may not read " + variables.left{{ $index }}[0] + " in namespace " + request.namespace + ", which the spec names: ask for get on it, or ask someone who may read it to create this object"
+    "you may not read " + variables.left{{ $index }}[0] + " in namespace " + request.namespace + ", which the spec names: get permission to read it, or let someone who may read it create this object"
   reason: Forbidden
 {{- end }}
 - expression: variables.left{{ $most }}.size() == 0 || variables.readsAllSecrets && variables.readsAllConfigMaps
@@ -98,30 +98,30 @@ is a condition, with ||, that replaces the rights.
     variables.images.all(i, {{ toJson . }}.exists(p,
       i == p || i.startsWith(p.endsWith("/") ? p : p + "/") || i.startsWith(p + ":") || i.startsWith(p + "@")))
   messageExpression: |-
-    "this cluster's policy allows images of " + {{ toJson (join ", " .) }} + " alone; the spec names " + variables.images.join(", ")
+    "this cluster's policy allows images of " + {{ toJson (join ", " .) }} + " only; the spec names " + variables.images.join(", ")
   reason: Forbidden
 {{- end }}
 {{- if not (has "*" $policy.tolerations) }}
 - expression: |-
     variables.placements.all(p, !has(p.tolerations) || p.tolerations.all(t, has(t.key) && t.key in {{ toJson $policy.tolerations }}))
-  message: 'this cluster''s policy allows tolerations of these taints alone: {{ join ", " $policy.tolerations | default "none" }}'
+  message: 'this cluster''s policy allows tolerations of these taints only: {{ join ", " $policy.tolerations | default "none" }}'
   reason: Forbidden
 {{- end }}
 {{- if not $policy.hostNetwork }}
 - expression: variables.createsPods || !variables.settings.exists(s, has(s.hostNetwork) && s.hostNetwork)
-  message: hostNetwork is for those who may create pods in this namespace (policy.hostNetwork of Dragstrip's chart)
+  message: hostNetwork is for users who may create pods in this namespace (policy.hostNetwork of Dragstrip's chart)
   reason: Forbidden
 {{- end }}
 {{- if not (has "*" $policy.serviceAccounts) }}
 - expression: |-
     variables.createsPods || variables.settings.all(s, !has(s.serviceAccountName) || s.serviceAccountName in {{ toJson $policy.serviceAccounts }})
-  message: this serviceAccountName is for those who may create pods in this namespace (policy.serviceAccounts of Dragstrip's chart)
+  message: this serviceAccountName is for users who may create pods in this namespace (policy.serviceAccounts of Dragstrip's chart)
   reason: Forbidden
 {{- end }}
 {{- if not (has "*" $policy.priorityClasses) }}
 - expression: |-
     variables.createsPods || variables.settings.all(s, !has(s.priorityClassName) || s.priorityClassName in {{ toJson $policy.priorityClasses }})
-  message: this priorityClassName is for those who may create pods in this namespace (policy.priorityClasses of Dragstrip's chart)
+  message: this priorityClassName is for users who may create pods in this namespace (policy.priorityClasses of Dragstrip's chart)
   reason: Forbidden
 {{- end }}
 {{- end }}

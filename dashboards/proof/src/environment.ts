@@ -10,7 +10,7 @@ const page = globalThis as unknown as Record<string, unknown>;
 page["window"] ??= globalThis;
 page["navigator"] ??= { language: "en-US", languages: ["en-US"] };
 
-// Deprecated for plugins, which find the application's list; here is no application.
+// Deprecated for plugins, which use the application's list; there is no application here.
 // eslint-disable-next-line @typescript-eslint/no-deprecated
 const LIBRARY = Object.values(standardTransformers);
 

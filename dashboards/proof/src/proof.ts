@@ -118,7 +118,7 @@ function leadsNowhere(panel: Panel, variablesByUid: Variables): string[] {
     const variables = variablesByUid.get(uid);
     if (variables === undefined) return [`a link leads to the dashboard '${uid}', which is not there`];
     const set = [...url.matchAll(/[?&]var-(\w+)/g)].flatMap(([, name]) => name ?? []);
-    return set.filter((name) => !variables.has(name)).map((name) => `a link to '${uid}' sets '${name}', which is no variable there`);
+    return set.filter((name) => !variables.has(name)).map((name) => `a link to '${uid}' sets '${name}', which is not a variable there`);
   });
 }
 

@@ -12,7 +12,7 @@ import { configured, registryOf } from "./field-config";
 import { legendLabels } from "./frames";
 import { interpolate } from "./variables";
 
-/** More lines than these nobody reads. */
+/** Largest number of lines in a readable panel. */
 export const MOST_SERIES = 50;
 
 /** A fault of one panel. */

@@ -53,7 +53,7 @@ function format(choice: Choice, as: string | undefined): string {
   }
 }
 
-/** `text` with the chosen values; names that nobody knows stay as they are. */
+/** `text` with the chosen values; unknown names stay as they are. */
 export function interpolate(text: string, choices: Choices): string {
   return text.replace(REFERENCE, (match: string, braced?: string, as?: string, plain?: string, old?: string, oldAs?: string) => {
     const choice = choices.get(braced ?? plain ?? old ?? "");

@@ -102,7 +102,7 @@ void test("what Prometheus has and Grafana does not show is reported", async () 
   assert.deepEqual(failures.map(sentence), ["small, 'Operations', query A: Grafana answers no data, Prometheus does"]);
 });
 
-void test("what neither of them has is no fault of Grafana", async () => {
+void test("what both lack is not a fault of Grafana", async () => {
   const empty = sourceOf({ ...WORLD, "rate(operations_total[60s])": [] });
   const { failures } = await withGrafana(() => [], (url) => proveThroughGrafana([small], { url, token: TOKEN }, empty, NOW));
   assert.deepEqual(failures, []);

@@ -148,7 +148,7 @@ void test("a link that names a field, a label or a variable that is not there is
 
 void test("a link to a dashboard or a variable that is not there is reported", async () => {
   await reports(/a link leads to the dashboard 'large', which is not there/, linked("/d/large"));
-  await reports(/a link to 'small' sets 'town', which is no variable there/, linked("/d/small?var-town=x"));
+  await reports(/a link to 'small' sets 'town', which is not a variable there/, linked("/d/small?var-town=x"));
 });
 
 void test("a variable that offers nothing is reported", () =>

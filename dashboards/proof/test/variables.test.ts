@@ -31,7 +31,7 @@ void test("formats and the old way of writing are understood", () => {
   assert.equal(interpolate("${run:pipe} [[run:csv]] ${run:regex} ${run:queryparam}", TWO), "a.b|c a.b,c (a\\.b|c) a.b,c");
 });
 
-void test("a name that nobody knows stays as it is, and `$runs` is not `$run`", () => {
+void test("an unknown name stays as it is, and `$runs` is not `$run`", () => {
   assert.equal(interpolate("$runs ${__value.raw} $run", ONE), "$runs ${__value.raw} a.b");
 });
 

@@ -164,9 +164,9 @@ async fn pods_have_no_more_rights_than_their_creator() -> Result<()> {
     with_namespace("tenant-pods", |env| async move {
         let tenant = tenant(&env).await?;
         for (settings, why) in [
-            ("hostNetwork: true", "hostNetwork is for those who may create pods"),
-            ("serviceAccountName: default", "serviceAccountName is for those who may create pods"),
-            ("priorityClassName: system-node-critical", "priorityClassName is for those who may create pods"),
+            ("hostNetwork: true", "hostNetwork is for users who may create pods"),
+            ("serviceAccountName: default", "serviceAccountName is for users who may create pods"),
+            ("priorityClassName: system-node-critical", "priorityClassName is for users who may create pods"),
             ("labels: {dragstrip.dev/component: server}", "labels"),
             ("labels: {dragstrip.dev/run-uid: another}", "labels"),
         ] {
@@ -309,12 +309,12 @@ async fn the_platforms_policy_is_enforced() -> Result<()> {
                 (
                     "BenchmarkRun",
                     format!("target: {{external: {{address: '10.0.0.7:1', allowFlush: true}}}}\n{ONE_PHASE}"),
-                    "lets no run empty a server",
+                    "forbids runs to empty external servers",
                 ),
             ] {
                 refused(&tenant, kind, &[spec], why).await?;
             }
-            // Whoever may read that Secret is held to the names all the same.
+            // The list of names also binds users who may read the Secret.
             refused(&env, "Datastore", &[server("authSecretRef: {name: other}")], "only Secrets bench-*")
                 .await?;
             tenant.datastore("redis", REDIS).await?;

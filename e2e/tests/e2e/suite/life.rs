@@ -334,7 +334,7 @@ async fn a_suite_has_no_more_rights_than_its_author() -> Result<()> {
         for (target, reported) in [
             (format!("{{datastore: {{engine: Redis, threads: 1, authSecretRef: {secret}}}}}"), "you may not read secrets/theirs"),
             (format!("{{external: {{address: 'redis.example.com:6379', authSecretRef: {secret}}}}}"), "you may not read secrets/theirs"),
-            (format!("{{datastore: {{engine: Redis, threads: 1, env: [{{name: X, valueFrom: {{secretKeyRef: {secret}}}}}]}}}}"), "takes get on all Secrets"),
+            (format!("{{datastore: {{engine: Redis, threads: 1, env: [{{name: X, valueFrom: {{secretKeyRef: {secret}}}}}]}}}}"), "needs get on all Secrets"),
             ("{datastore: {engine: Redis, threads: 1, pod: {hostNetwork: true}}}".to_owned(), "hostNetwork"),
             ("{datastore: {engine: Redis, threads: 1, pod: {serviceAccountName: admin}}}".to_owned(), "serviceAccountName"),
         ] {
