@@ -36,6 +36,21 @@ pub struct LatencySummary {
     pub max: Option<f64>,
 }
 
+impl LatencySummary {
+    /// The field of a percentile, such as 99.9; `None` for those without a field.
+    pub fn percentile_mut(&mut self, percent: f64) -> Option<&mut Option<f64>> {
+        let fields = [
+            (50.0, &mut self.p50),
+            (90.0, &mut self.p90),
+            (95.0, &mut self.p95),
+            (99.0, &mut self.p99),
+            (99.9, &mut self.p999),
+            (99.99, &mut self.p9999),
+        ];
+        fields.into_iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|(_, field)| field)
+    }
+}
+
 /// How repeated measurements of one quantity spread. Unit: that quantity's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -173,7 +173,7 @@ pub fn plausible_without_bytes(phase: &PhaseStatus) -> Result<()> {
 pub fn agrees(result: &RepetitionResult, phase: &PhaseStatus) -> Result<()> {
     ensure!(result.failure.is_none(), "phase {}: stored with failure {:?}", phase.name, result.failure);
     for row in &phase.operations {
-        let stored = result.operations.iter().find(|op| op.operation == row.operation);
+        let stored = result.operations.iter().find(|op| op.name == row.operation);
         let stored = stored.with_context(|| format!("phase {}: no stored {}", phase.name, row.operation))?;
         ensure!(
             (stored.count, stored.errors, stored.hits, stored.misses)

@@ -95,7 +95,7 @@ impl Conductor<'_> {
         let (losses, mut lost) = mpsc::unbounded_channel();
         let watch = PoolWatch { pings: Arc::clone(&gathered.pings), losses: Losses(losses) };
         let ready = async {
-            let ready = self.prepare(gathered, &watch).await?;
+            let ready = self.prepare(&watch).await?;
             Ok((ready, self.wait_at_line(gathered).await))
         };
         let (ready, origin) = tokio::select! {
@@ -117,9 +117,9 @@ impl Conductor<'_> {
         Ending::Failed(error.failure(self.configuration.target()))
     }
 
-    async fn prepare(&self, gathered: &mut Gathered, watch: &PoolWatch) -> Result<Ready, Ending> {
+    async fn prepare(&self, watch: &PoolWatch) -> Result<Ready, Ending> {
         let configuration = self.configuration;
-        gathered.addresses = connect::addresses(configuration).await.map_err(Ending::Failed)?;
+        connect::addresses(configuration).await.map_err(Ending::Failed)?;
         let links = clients::connect::connect(configuration, self.plan, watch).await;
         let links = links.map_err(|error| self.broken(&error))?;
         match self.plan.work {

@@ -119,11 +119,9 @@ fn conduct(report_file: Option<&Path>, load: impl FnOnce() -> io::Result<Report>
     if report.exit_code == exit::KEYS_MISSING
         && let Some(verified) = report.verified
     {
-        eprintln!("error: only {} of {} keys exist", verified.present, verified.expected);
+        eprintln!("error: only {} of {} keys exist", verified.found, verified.expected);
     }
-    if !matches!(json, Some(JsonOutput::Standard)) {
-        print!("{}", output::summary(&report));
-    }
+    print!("{}", output::summary(&report));
     match json.map(|json| json.write(&report)).transpose() {
         Ok(_) => ExitCode::from(report.exit_code),
         Err(error) => refuse(&error, exit::REPORT_NOT_WRITTEN),

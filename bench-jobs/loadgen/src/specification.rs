@@ -51,7 +51,7 @@ pub struct Specification {
     /// Add bytes, connections and latencies to progress lines, for programs that read them.
     #[serde(default)]
     pub progress_detail: bool,
-    /// File for the JSON report; `-` writes it to standard output instead of the summary.
+    /// File for the JSON report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_file: Option<PathBuf>,
 }

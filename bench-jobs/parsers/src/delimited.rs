@@ -5,12 +5,13 @@
 //! the metric's, provided that all rows have the same. `N/A`, `-`, `---` and blanks are no value.
 
 use crate::{
-    figures::{Draft, Field, Figure, FigureError},
+    figures::{Draft, Field, Figure, FigureError, finish},
     notation::Notation,
-    parsed::{Metric, Parsed, only_duration},
+    parsed::{Parsed, metric_name},
     records::lines,
 };
 use dragstrip_crds::{
+    measured::{LatencySummary, Metric},
     units::Decimal,
     workload::{CsvColumn, CsvMeaning, CsvParser, TimeUnit},
 };
@@ -33,16 +34,6 @@ pub enum CsvError {
         first: String,
         /// The other.
         second: String,
-    },
-    /// A column lacks an option that its meaning needs.
-    #[error("column {header:?} has the meaning {meaning:?}, which needs {needed}")]
-    Option {
-        /// Its header.
-        header: String,
-        /// Its meaning.
-        meaning: CsvMeaning,
-        /// The missing option.
-        needed: &'static str,
     },
     /// Not CSV, or rows of different lengths.
     #[error("cannot read the table")]
@@ -104,22 +95,12 @@ pub enum CsvError {
 /// Checks that the options make sense by themselves.
 pub fn check(options: &CsvParser) -> Result<(), CsvError> {
     for (position, column) in options.columns.iter().enumerate() {
-        check_column(column)?;
         if let Some(twin) = options.columns[..position].iter().find(|other| same_meaning(column, other)) {
             return Err(CsvError::SameMeaning { first: twin.header.clone(), second: column.header.clone() });
         }
     }
     let named = options.columns.iter().any(|column| column.meaning == CsvMeaning::Operation);
     if named || options.operation.is_some() { Ok(()) } else { Err(CsvError::NoOperation) }
-}
-
-fn check_column(column: &CsvColumn) -> Result<(), CsvError> {
-    let needed = match column.meaning {
-        CsvMeaning::LatencyPercentile if column.percentile.is_none() => "percentile",
-        CsvMeaning::Metric if column.metric.is_none() => "metric",
-        _ => return Ok(()),
-    };
-    Err(CsvError::Option { header: column.header.clone(), meaning: column.meaning, needed })
 }
 
 fn percent(column: &CsvColumn) -> Option<f64> {
@@ -139,16 +120,17 @@ pub fn parse(options: &CsvParser, text: &str) -> Result<Parsed, CsvError> {
     }
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(lines.complete.as_bytes());
     let positions = positions(options, reader.headers().map_err(CsvError::Table)?)?;
-    let mut parsed = Parsed { incomplete: lines.incomplete(), ..Parsed::default() };
+    let mut table = Table::default();
     for record in reader.records() {
         let record = record.map_err(CsvError::Table)?;
         let number = record.position().map_or(0, csv::Position::line);
         let cells: Vec<_> =
             options.columns.iter().zip(positions.iter().map(|position| &record[*position])).collect();
-        row(options, &cells, number, &mut parsed)?;
+        table.add(options, &cells, number)?;
     }
-    parsed.seconds = only_duration(&parsed.operations);
-    Ok(parsed)
+    let (operations, seconds) = finish(table.drafts);
+    let metrics = table.metrics.into_iter().map(|(_, metric)| metric).collect();
+    Ok(Parsed { operations, metrics, seconds, incomplete: lines.incomplete(), ..Parsed::default() })
 }
 
 /// Where the columns are.
@@ -169,39 +151,59 @@ fn positions(options: &CsvParser, headers: &csv::StringRecord) -> Result<Vec<usi
     options.columns.iter().map(position).collect()
 }
 
-fn row(
-    options: &CsvParser,
-    cells: &[(&CsvColumn, &str)],
-    line: u64,
-    parsed: &mut Parsed,
-) -> Result<(), CsvError> {
-    let name = name(options, cells, line)?;
-    if parsed.operations.iter().any(|other| other.name == name)
-        || parsed.metrics.iter().any(|other| other.operation.as_deref() == Some(name))
-    {
-        return Err(CsvError::Twice { line, operation: name.to_owned() });
-    }
-    let mut draft = Draft::named(name);
-    let mut metrics = Vec::new();
-    for (column, cell) in cells.iter().filter(|(_, cell)| !NO_VALUE.contains(cell)) {
-        let failed = |source| CsvError::Cell { line, header: column.header.clone(), source };
-        let figure = Figure { text: cell, notation: Notation::PLAIN, unit: column.unit };
-        if let Some(field) = field(column) {
-            draft.store(field, &figure).map_err(failed)?;
-        } else if column.meaning != CsvMeaning::Operation {
-            metrics.push(metric(name, column, &figure).map_err(failed)?);
+/// The rows so far.
+#[derive(Default)]
+struct Table<'a> {
+    /// Operations that have a row.
+    names: Vec<String>,
+    drafts: Vec<Draft>,
+    /// Metrics, with their column's name for them.
+    metrics: Vec<(&'a str, Metric)>,
+}
+
+impl<'a> Table<'a> {
+    fn add(
+        &mut self,
+        options: &'a CsvParser,
+        cells: &[(&'a CsvColumn, &str)],
+        line: u64,
+    ) -> Result<(), CsvError> {
+        let name = name(options, cells, line)?;
+        if self.names.iter().any(|other| other == name) {
+            return Err(CsvError::Twice { line, operation: name.to_owned() });
         }
+        let mut draft = Draft::named(name);
+        let mut metrics = Vec::new();
+        for (column, cell) in cells.iter().filter(|(_, cell)| !NO_VALUE.contains(cell)) {
+            let failed = |source| CsvError::Cell { line, header: column.header.clone(), source };
+            let figure = Figure { text: cell, notation: Notation::PLAIN, unit: column.unit };
+            if let Some(field) = field(column) {
+                draft.store(field, &figure).map_err(failed)?;
+            } else if column.meaning != CsvMeaning::Operation {
+                let metric = metric(name, column, &figure).map_err(failed)?;
+                self.same_unit(line, &metric)?;
+                metrics.push(metric);
+            }
+        }
+        if was_skipped(&draft) {
+            return Ok(());
+        }
+        self.names.push(name.to_owned());
+        if !draft.filled.is_empty() {
+            self.drafts.push(draft);
+        }
+        self.metrics.append(&mut metrics);
+        Ok(())
     }
-    metrics.iter().try_for_each(|metric| same_unit(line, metric, &parsed.metrics))?;
-    if was_skipped(&draft) {
-        return Ok(());
+
+    /// 900 MiB and 1.2 GiB do not make a column of numbers.
+    fn same_unit(&self, line: u64, (name, metric): &(&str, Metric)) -> Result<(), CsvError> {
+        let other = self.metrics.iter().find(|(other, before)| other == name && before.unit != metric.unit);
+        let Some((_, other)) = other else { return Ok(()) };
+        let text = |metric: &Metric| metric.unit.clone().unwrap_or_default();
+        let (metric_name, unit, expected) = ((*name).to_owned(), text(metric), text(other));
+        Err(CsvError::Unit { line, metric: metric_name, unit, expected })
     }
-    let operation = draft.finish();
-    if !operation.is_bare() {
-        parsed.operations.push(operation);
-    }
-    parsed.metrics.append(&mut metrics);
-    Ok(())
 }
 
 fn name<'a>(options: &'a CsvParser, cells: &[(&CsvColumn, &'a str)], line: u64) -> Result<&'a str, CsvError> {
@@ -228,37 +230,31 @@ fn field(column: &CsvColumn) -> Option<Field> {
     })
 }
 
-fn metric(operation: &str, column: &CsvColumn, figure: &Figure) -> Result<Metric, FigureError> {
+/// The figure in a cell, and its column's name for it.
+fn metric<'a>(
+    operation: &str,
+    column: &'a CsvColumn,
+    figure: &Figure,
+) -> Result<(&'a str, Metric), FigureError> {
     let (name, (value, unit)) = match column.meaning {
         CsvMeaning::TimePerOperation => {
             (TIME_PER_OPERATION, (figure.time(TimeUnit::Nanoseconds)?, TIME_PER_OPERATION))
         }
         _ => (column.metric.as_deref().unwrap_or_default(), figure.with_unit()?),
     };
-    Ok(Metric {
-        operation: Some(operation.to_owned()),
-        name: name.to_owned(),
-        value,
-        unit: Some(unit.to_owned()).filter(|unit| !unit.is_empty()),
-        merge: column.merge,
-    })
+    let unit = Some(unit.to_owned()).filter(|unit| !unit.is_empty());
+    let metric = Metric { name: metric_name(Some(operation), name), value, unit, merge: column.merge };
+    Ok((name, metric))
 }
 
-/// 900 MiB and 1.2 GiB do not make a column of numbers.
-fn same_unit(line: u64, metric: &Metric, before: &[Metric]) -> Result<(), CsvError> {
-    let Some(other) = before.iter().find(|other| other.name == metric.name && other.unit != metric.unit)
-    else {
-        return Ok(());
-    };
-    let text = |metric: &Metric| metric.unit.clone().unwrap_or_default();
-    Err(CsvError::Unit { line, metric: metric.name.clone(), unit: text(metric), expected: text(other) })
-}
-
-/// Tools list what they skipped with zeros, which are no measurement.
+/// Tools list what they skipped with zeros, which are not a measurement.
 fn was_skipped(draft: &Draft) -> bool {
-    let (count, rate) = (draft.operation.count, draft.operation.operations_per_second);
-    let nothing_done = count.is_none_or(|count| count == 0) && rate.is_none_or(|rate| rate <= 0.0);
-    draft.latency.is_none() && nothing_done && (count.is_some() || rate.is_some())
+    let Draft { operation, filled, .. } = draft;
+    let counted = filled.contains(&Field::Count);
+    let rate = operation.tool_operations_per_second;
+    let nothing_done = operation.count == 0 && rate.is_none_or(|rate| rate <= 0.0);
+    let no_latency = operation.latency_milliseconds == LatencySummary::default();
+    no_latency && nothing_done && (counted || rate.is_some())
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 
 use crate::{
     notation::{Notation, NumberError},
-    parsed::{LatencyReport, Operation, PrintedLatency},
+    parsed::named,
     time::{self, TimeError},
 };
 use dragstrip_crds::workload::TimeUnit;
+use dragstrip_results::result::Operation;
 
 /// Units of a rate that mean operations per second and nothing else.
 const PER_SECOND: [&str; 9] =
@@ -42,7 +43,6 @@ pub(crate) enum Field {
     Bytes,
     Seconds,
     MeanLatency,
-    MinimumLatency,
     MaximumLatency,
     Percentile(f64),
 }
@@ -87,41 +87,58 @@ impl<'a> Figure<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) operation: Operation,
-    pub(crate) latency: Option<PrintedLatency>,
+    /// Duration of its own measurement.
+    seconds: Option<f64>,
+    /// The fields that are filled.
+    pub(crate) filled: Vec<Field>,
 }
 
 impl Draft {
     pub(crate) fn named(name: &str) -> Self {
-        Self { operation: Operation::named(name), latency: None }
+        Self { operation: named(name), ..Self::default() }
     }
 
     /// Fills `field`; `false` if it was filled before.
     pub(crate) fn store(&mut self, field: Field, figure: &Figure) -> Result<bool, FigureError> {
         let operation = &mut self.operation;
-        Ok(match field {
-            Field::Count => operation.count.replace(figure.count()?).is_none(),
-            Field::Errors => operation.errors.replace(figure.count()?).is_none(),
-            Field::Hits => operation.hits.replace(figure.count()?).is_none(),
-            Field::Misses => operation.misses.replace(figure.count()?).is_none(),
-            Field::Bytes => operation.bytes.replace(figure.count()?).is_none(),
-            Field::OperationsPerSecond => operation.operations_per_second.replace(figure.rate()?).is_none(),
-            Field::Seconds => operation.seconds.replace(figure.time(TimeUnit::Seconds)?).is_none(),
-            Field::MeanLatency | Field::MinimumLatency | Field::MaximumLatency | Field::Percentile(_) => {
+        let latency = &mut operation.latency_milliseconds;
+        match field {
+            Field::Count => operation.count = figure.count()?,
+            Field::Errors => operation.errors = figure.count()?,
+            Field::Hits => operation.hits = Some(figure.count()?),
+            Field::Misses => operation.misses = Some(figure.count()?),
+            Field::Bytes => operation.bytes = figure.count()?,
+            Field::OperationsPerSecond => operation.tool_operations_per_second = Some(figure.rate()?),
+            Field::Seconds => self.seconds = Some(figure.time(TimeUnit::Seconds)?),
+            Field::MeanLatency => latency.mean = Some(figure.time(TimeUnit::Milliseconds)?),
+            Field::MaximumLatency => latency.max = Some(figure.time(TimeUnit::Milliseconds)?),
+            Field::Percentile(percent) => {
                 let milliseconds = figure.time(TimeUnit::Milliseconds)?;
-                let latency = self.latency.get_or_insert_default();
-                match field {
-                    Field::MeanLatency => latency.mean.replace(milliseconds).is_none(),
-                    Field::MinimumLatency => latency.minimum.replace(milliseconds).is_none(),
-                    Field::Percentile(percent) => latency.add_percentile(percent, milliseconds),
-                    _ => latency.maximum.replace(milliseconds).is_none(),
+                // Percentiles that a result has no field for are read and left out.
+                if let Some(place) = latency.percentile_mut(percent) {
+                    *place = Some(milliseconds);
                 }
             }
-        })
+        }
+        let fresh = !self.filled.contains(&field);
+        self.filled.push(field);
+        Ok(fresh)
     }
 
-    pub(crate) fn finish(self) -> Operation {
-        Operation { latency: self.latency.map(LatencyReport::Printed), ..self.operation }
+    /// The operation with the tool's rate, or that over its own duration, as its own: nothing says
+    /// that it ran at the same time as the others.
+    fn finish(self) -> Operation {
+        let seconds = self.seconds.filter(|seconds| *seconds > 0.0 && self.filled.contains(&Field::Count));
+        let over = seconds.map(|seconds| self.operation.count as f64 / seconds);
+        let own = self.operation.tool_operations_per_second.or(over);
+        Operation { operations_per_second: own, ..self.operation }
     }
+}
+
+/// The operations, and the duration of the only one, which is that of everything.
+pub(crate) fn finish(drafts: Vec<Draft>) -> (Vec<Operation>, Option<f64>) {
+    let seconds = if let [only] = drafts.as_slice() { only.seconds } else { None };
+    (drafts.into_iter().map(Draft::finish).collect(), seconds)
 }
 
 /// The position of the draft called `name`, which is added if it is new.

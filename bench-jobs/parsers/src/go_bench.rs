@@ -9,10 +9,11 @@
 
 use crate::{
     notation::{Notation, NumberError},
-    parsed::{Metric, Operation, Parsed, ToolName, only_duration},
+    parsed::{Parsed, Tool, metric_name, named},
     records::lines,
 };
-use dragstrip_crds::workload::Merge;
+use dragstrip_crds::{measured::Metric, workload::Merge};
+use dragstrip_results::result::Operation;
 
 const PREFIX: &str = "Benchmark";
 /// The unit of time per iteration.
@@ -24,12 +25,12 @@ pub enum GoBenchError {
     /// A test or benchmark failed, or the program broke off.
     #[error("the Go test failed: {0:?}")]
     Failed(String),
-    /// A line begins like a result and is none.
+    /// A line begins like a result and is not one.
     #[error(
-        "{0:?} begins like a result of go test -bench and is none: let the benchmark print nothing to standard output"
+        "{0:?} begins like a result of go test -bench and is not one: let the benchmark print nothing to standard output"
     )]
     Line(String),
-    /// A figure is no number.
+    /// A figure is not a number.
     #[error("{benchmark}: {source}")]
     Number {
         /// The benchmark.
@@ -68,11 +69,12 @@ pub fn parse(stdout: &str) -> Result<Parsed, GoBenchError> {
     let unfinished =
         (!passed).then(|| "go test did not print PASS after its results: it was ended early".to_owned());
     let (operations, metrics) = joined(&runs);
+    let seconds = if let [only] = operations.as_slice() { only.1 } else { None };
     Ok(Parsed {
-        seconds: only_duration(&operations),
-        operations,
+        seconds,
+        operations: operations.into_iter().map(|(operation, _)| operation).collect(),
         metrics,
-        tool: Some(ToolName { name: "go test -bench".to_owned(), version: None }),
+        tool: Some(Tool::named("go test -bench")),
         incomplete: lines.incomplete().or(unfinished),
         ..Parsed::default()
     })
@@ -106,8 +108,8 @@ fn run<'a>(package: &'a str, line: &'a str) -> Result<Run<'a>, GoBenchError> {
     Ok(Run { package, benchmark, iterations, figures })
 }
 
-/// Runs of the same benchmark, joined.
-fn joined(runs: &[Run]) -> (Vec<Operation>, Vec<Metric>) {
+/// Runs of the same benchmark, joined, with how many seconds they took.
+fn joined(runs: &[Run]) -> (Vec<(Operation, Option<f64>)>, Vec<Metric>) {
     let several_packages = runs.iter().any(|run| run.package != runs[0].package);
     let suffix = common_suffix(runs);
     let mut keys: Vec<(&str, &str)> = Vec::new();
@@ -130,8 +132,8 @@ fn joined(runs: &[Run]) -> (Vec<Operation>, Vec<Metric>) {
     (operations, metrics)
 }
 
-/// `-8`, where every benchmark ended with it: the number of CPUs, which go
-/// leaves out when it is 1. With `-cpu 1,2` it tells benchmarks apart.
+/// `-8`, if every benchmark ended with it: the number of CPUs, which go
+/// leaves out when it is 1. With `-cpu 1,2` it distinguishes benchmarks.
 fn common_suffix<'a>(runs: &[Run<'a>]) -> &'a str {
     let Some(first) = runs.first() else { return "" };
     let Some(position) = first.benchmark.rfind('-') else { return "" };
@@ -140,17 +142,14 @@ fn common_suffix<'a>(runs: &[Run<'a>]) -> &'a str {
     if is_number && runs.iter().all(|run| run.benchmark.ends_with(suffix)) { suffix } else { "" }
 }
 
-fn operation(name: &str, runs: &[&Run]) -> Operation {
+fn operation(name: &str, runs: &[&Run]) -> (Operation, Option<f64>) {
     let count = runs.iter().fold(0_u64, |sum, run| sum.saturating_add(run.iterations));
     let seconds: Option<f64> =
         runs.iter().map(|run| Some(figure(run, TIME)? * run.iterations as f64 / 1e9)).sum();
     let seconds = seconds.filter(|seconds| *seconds > 0.0);
-    Operation {
-        count: Some(count),
-        operations_per_second: seconds.map(|seconds| count as f64 / seconds),
-        seconds,
-        ..Operation::named(name)
-    }
+    let rate = seconds.map(|seconds| count as f64 / seconds);
+    let rates = Operation { operations_per_second: rate, tool_operations_per_second: rate, ..named(name) };
+    (Operation { count, ..rates }, seconds)
 }
 
 fn figure(run: &Run, unit: &str) -> Option<f64> {
@@ -169,8 +168,7 @@ fn figures(name: &str, runs: &[&Run]) -> Vec<Metric> {
         .map(|unit| {
             let samples: Vec<f64> = runs.iter().filter_map(|run| figure(run, unit)).collect();
             Metric {
-                operation: Some(name.to_owned()),
-                name: unit.to_owned(),
+                name: metric_name(Some(name), unit),
                 value: samples.iter().sum::<f64>() / samples.len() as f64,
                 unit: Some(unit.to_owned()),
                 // Rates add up over clients, everything per operation does not.
@@ -184,10 +182,6 @@ fn figures(name: &str, runs: &[&Run]) -> Vec<Metric> {
 mod tests {
     use super::*;
 
-    fn read(stdout: &str) -> Result<Parsed, GoBenchError> {
-        parse(stdout)
-    }
-
     fn names(parsed: &Parsed) -> Vec<&str> {
         parsed.operations.iter().map(|operation| operation.name.as_str()).collect()
     }
@@ -195,9 +189,9 @@ mod tests {
     #[test]
     fn several_runs_are_added_up() {
         let parsed =
-            read("BenchmarkSet-8 \t1000\t200.0 ns/op\nBenchmarkSet-8 \t3000\t100.0 ns/op\nPASS\n").unwrap();
+            parse("BenchmarkSet-8 \t1000\t200.0 ns/op\nBenchmarkSet-8 \t3000\t100.0 ns/op\nPASS\n").unwrap();
         let set = &parsed.operations[0];
-        assert_eq!((set.name.as_str(), set.count), ("Set", Some(4000)));
+        assert_eq!((set.name.as_str(), set.count), ("Set", 4000));
         // 4000 iterations in 1000 × 200 ns + 3000 × 100 ns = 500 µs.
         assert!((set.operations_per_second.unwrap() - 8e6).abs() < 1e-3, "{set:?}");
         assert_eq!(parsed.metrics[0].value.to_string(), "150");
@@ -205,25 +199,25 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_cpus_stays_where_it_tells_benchmarks_apart() {
+    fn the_number_of_cpus_stays_if_it_distinguishes_benchmarks() {
         let line = |name: &str| format!("Benchmark{name} 10 5 ns/op\n");
-        assert_eq!(names(&read(&(line("A/x-1-8") + &line("B-8"))).unwrap()), ["A/x-1", "B"]);
-        assert_eq!(names(&read(&(line("A-4") + &line("A-8"))).unwrap()), ["A-4", "A-8"]);
-        assert_eq!(names(&read(&(line("A") + &line("A-2"))).unwrap()), ["A", "A-2"]);
+        assert_eq!(names(&parse(&(line("A/x-1-8") + &line("B-8"))).unwrap()), ["A/x-1", "B"]);
+        assert_eq!(names(&parse(&(line("A-4") + &line("A-8"))).unwrap()), ["A-4", "A-8"]);
+        assert_eq!(names(&parse(&(line("A") + &line("A-2"))).unwrap()), ["A", "A-2"]);
     }
 
     #[test]
     fn packages_are_named_where_there_are_several() {
         let parsed =
-            read("pkg: x/a\nBenchmarkSet 10 5 ns/op\nPASS\npkg: x/b\nBenchmarkSet 10 7 ns/op\nPASS\n")
+            parse("pkg: x/a\nBenchmarkSet 10 5 ns/op\nPASS\npkg: x/b\nBenchmarkSet 10 7 ns/op\nPASS\n")
                 .unwrap();
         assert_eq!(names(&parsed), ["x/a.Set", "x/b.Set"]);
     }
 
     #[test]
     fn a_run_without_pass_is_incomplete() {
-        assert!(read("BenchmarkSet 10 5 ns/op\n").unwrap().incomplete.is_some());
-        let cut = read("BenchmarkSet 10 5 ns/op\nBenchmarkGet 10 12").unwrap();
+        assert!(parse("BenchmarkSet 10 5 ns/op\n").unwrap().incomplete.is_some());
+        let cut = parse("BenchmarkSet 10 5 ns/op\nBenchmarkGet 10 12").unwrap();
         assert_eq!((names(&cut), cut.incomplete.is_some()), (vec!["Set"], true));
     }
 
@@ -239,12 +233,12 @@ mod tests {
             "BenchmarkSet-8 10 NaN ns/op\n",
             "BenchmarkSet-8 0 5 ns/op\n",
         ] {
-            assert!(read(stdout).is_err(), "read {stdout:?}");
+            assert!(parse(stdout).is_err(), "read {stdout:?}");
         }
     }
 
     #[test]
     fn a_name_alone_on_its_line_is_an_announcement() {
-        assert_eq!(names(&read("BenchmarkSet\nBenchmarkSet-2 10 5 ns/op\nPASS\n").unwrap()), ["Set"]);
+        assert_eq!(names(&parse("BenchmarkSet\nBenchmarkSet-2 10 5 ns/op\nPASS\n").unwrap()), ["Set"]);
     }
 }

@@ -5,17 +5,20 @@
 
 use crate::{
     outputs::{OutputError, Outputs},
-    parsed::{LatencyReport, Operation, Parsed},
+    parsed::{Parsed, named},
     records::lines,
 };
 use dragstrip_crds::workload::{HdrHistogramLogFile, HdrHistogramLogParser, TimeUnit};
-use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
+use dragstrip_results::{
+    histogram::{EncodedHistogram, HistogramError, Latencies},
+    result::Operation,
+};
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
 /// Intervals further than this before the log's start are counted from that start,
-/// which is how the format's own readers tell (a year, in seconds).
+/// which is how the format's own readers decide (a year, in seconds).
 const FAR_BEFORE: f64 = 365.0 * 24.0 * 3600.0;
-/// Latest start that is one, in seconds of Unix time: the year 2262, where nanoseconds end.
+/// Latest possible start, in seconds of Unix time: the year 2262, where nanoseconds end.
 const LATEST: f64 = 9.2e9;
 
 /// Why the logs gave no result.
@@ -24,12 +27,12 @@ pub enum HdrHistogramLogError {
     /// A log is not there.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A line is none of a log.
-    #[error("{file:?} is no log of HdrHistogram: it holds {line:?}")]
+    /// A line does not belong to a log.
+    #[error("{file:?} is not a log of HdrHistogram: it holds {line:?}")]
     Line {
         /// The log.
         file: String,
-        /// Where it ends to be one.
+        /// The line.
         line: String,
     },
     /// A log without histograms.
@@ -65,7 +68,6 @@ pub fn parse(options: &HdrHistogramLogParser, outputs: &Outputs) -> Result<Parse
         operations: sums.operations.into_iter().map(Sum::finish).collect::<Result<_, _>>()?,
         seconds,
         start_unix_nanos: start.filter(|_| seconds.is_some()),
-        together: true,
         incomplete,
         ..Parsed::default()
     })
@@ -89,20 +91,14 @@ impl Sum {
     }
 
     fn finish(self) -> Result<Operation, HdrHistogramLogError> {
-        let operation = Operation {
-            count: Some(self.latencies.as_ref().map_or(0, Latencies::count)),
-            errors: Some(self.errors),
-            ..Operation::named(self.operation.as_str())
-        };
+        let operation = Operation { errors: self.errors, ..named(&self.operation) };
         let Some(latencies) = &self.latencies else { return Ok(operation) };
         let (file, name) = (self.file, self.operation);
-        let histogram = latencies.encode().map_err(|source| HdrHistogramLogError::Histogram {
-            file,
-            operation: name,
-            source,
-        })?;
+        let failed = |source| HdrHistogramLogError::Histogram { file, operation: name, source };
         Ok(Operation {
-            latency: Some(LatencyReport::Exact { histogram, summary: latencies.summary() }),
+            count: latencies.count(),
+            latency_milliseconds: latencies.summary(),
+            histogram: Some(latencies.encode().map_err(failed)?),
             ..operation
         })
     }
@@ -188,9 +184,9 @@ struct Clock {
 }
 
 impl Clock {
-    /// What the starts of intervals are counted from, where that is told.
+    /// What the starts of intervals are counted from, if the log says it.
     fn origin(&self, start: f64) -> Option<f64> {
-        self.base.or_else(|| self.start.map(|told| if start < told - FAR_BEFORE { told } else { 0.0 }))
+        self.base.or_else(|| self.start.map(|origin| if start < origin - FAR_BEFORE { origin } else { 0.0 }))
     }
 }
 
@@ -244,14 +240,12 @@ mod tests {
         let parsed =
             read(json!({"files": [{"file": "r.hlog", "operation": "READ"}]}), &[("r.hlog", &text)]).unwrap();
         let [read, update] = parsed.operations.as_slice() else { panic!("{parsed:?}") };
-        assert_eq!((read.count, update.count, update.name.as_str()), (Some(3), Some(1), "UPDATE"));
-        let Some(LatencyReport::Exact { histogram: all, summary }) = &read.latency else {
-            panic!("{read:?}")
-        };
+        assert_eq!((read.count, update.count, update.name.as_str()), (3, 1, "UPDATE"));
+        let all = read.histogram.as_ref().unwrap();
         assert_eq!(all.0, histogram(&[100, 200, 90_000]), "the sum is the histogram of all");
-        assert_eq!(summary.p50, Some(0.2));
+        assert_eq!(read.latency_milliseconds.p50, Some(0.2));
         assert_eq!((parsed.seconds, parsed.start_unix_nanos), (Some(3.0), Some(1_700_000_001_000_000_000)));
-        assert!(parsed.together);
+        assert_eq!(read.operations_per_second, None, "all share the window");
     }
 
     #[test]
@@ -259,9 +253,9 @@ mod tests {
         let files = json!([{"file": "r", "operation": "READ"}, {"file": "f", "operation": "READ", "errors": true, "required": false}]);
         let (good, bad) = (log(&[("", "0.0,1.0", &[100])]), log(&[("", "0.0,1.0", &[9_000_000, 9_000_000])]));
         let parsed = read(json!({"files": files}), &[("r", &good), ("f", &bad)]).unwrap();
-        assert_eq!((parsed.operations[0].count, parsed.operations[0].errors), (Some(1), Some(2)));
+        assert_eq!((parsed.operations[0].count, parsed.operations[0].errors), (1, 2));
         let parsed = read(json!({"files": files}), &[("r", &good)]).unwrap();
-        assert_eq!(parsed.operations[0].errors, Some(0), "a tool without failures leaves no such file");
+        assert_eq!(parsed.operations[0].errors, 0, "a tool without failures leaves no such file");
         assert!(read(json!({"files": files}), &[("f", &bad)]).unwrap_err().contains("no file \"r\""));
     }
 
@@ -273,26 +267,24 @@ mod tests {
             &[("r", &text)],
         )
         .unwrap();
-        let Some(LatencyReport::Exact { summary, .. }) = &parsed.operations[0].latency else {
-            panic!("{parsed:?}")
-        };
+        let summary = parsed.operations[0].latency_milliseconds;
         assert!((summary.p50.unwrap() - 2.0).abs() < 0.002, "{summary:?}");
     }
 
     #[test]
-    fn what_is_no_log_is_refused() {
+    fn what_is_not_a_log_is_refused() {
         let files = json!({"files": [{"file": "r", "operation": "READ"}]});
         let good = log(&[("", "0.0,1.0", &[100])]);
         for (text, words) in [
             ("hello\n", "holds \"hello\""),
             ("#[only a comment]\n", "no histogram"),
             ("0.0,1.0,2.0,HISTFnonsense\n", "a histogram of READ"),
-            (&good.replace("0.0,1.0,", "0.0,one,"), "is no log"),
+            (&good.replace("0.0,1.0,", "0.0,one,"), "is not a log"),
         ] {
-            let told = read(files.clone(), &[("r", text)]).unwrap_err();
-            assert!(told.contains(words), "{told}");
+            let error = read(files.clone(), &[("r", text)]).unwrap_err();
+            assert!(error.contains(words), "{error}");
         }
         let cut = read(files, &[("r", &format!("{good}1.0,1.0,0.1,HIS"))]).unwrap();
-        assert!(cut.incomplete.is_some() && cut.operations[0].count == Some(1), "{cut:?}");
+        assert!(cut.incomplete.is_some() && cut.operations[0].count == 1, "{cut:?}");
     }
 }

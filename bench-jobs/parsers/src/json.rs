@@ -2,11 +2,12 @@
 //! other tools write. A value is a number, or a text that holds one (`"1.2ms"`); `null` is no value.
 
 use crate::{
-    figures::{Draft, Field, Figure, FigureError, position},
+    figures::{Draft, Field, Figure, FigureError, finish, position},
     notation::Notation,
-    parsed::{Metric, Operation, Parsed, only_duration},
+    parsed::{Parsed, metric_name},
 };
 use dragstrip_crds::{
+    measured::Metric,
     units::Decimal,
     workload::{JsonMeaning, JsonParser, JsonValue},
 };
@@ -18,16 +19,11 @@ pub enum JsonError {
     /// Not JSON, or a part of it.
     #[error("the output is not a JSON document, or is cut short")]
     Json(#[source] serde_json::Error),
-    /// A value lacks an option that its meaning needs.
-    #[error("the value at {pointer:?} has the meaning {meaning:?}, which needs {needed}")]
-    Option {
-        /// Where it stands.
-        pointer: String,
-        /// Its meaning.
-        meaning: JsonMeaning,
-        /// What is missing.
-        needed: &'static str,
-    },
+    /// Attempts without the number of operations that succeeded.
+    #[error(
+        "the value at {0:?} has the meaning Attempts, which needs a value of the same operation with the meaning Count"
+    )]
+    NoCount(String),
     /// Two values mean the same.
     #[error("the values at {first:?} and {second:?} mean the same")]
     SameMeaning {
@@ -73,17 +69,8 @@ pub fn check(options: &JsonParser) -> Result<(), JsonError> {
         let counts = |other: &JsonValue| {
             other.meaning == JsonMeaning::Count && operation(options, value) == operation(options, other)
         };
-        let needed = match value.meaning {
-            JsonMeaning::LatencyPercentile if value.percentile.is_none() => Some("percentile"),
-            JsonMeaning::Metric if value.metric.is_none() => Some("metric"),
-            JsonMeaning::Attempts if !options.values.iter().any(counts) => {
-                Some("a value of the same operation with the meaning Count")
-            }
-            _ => None,
-        };
-        if let Some(needed) = needed {
-            let (pointer, meaning) = (value.pointer.clone(), value.meaning);
-            return Err(JsonError::Option { pointer, meaning, needed });
+        if value.meaning == JsonMeaning::Attempts && !options.values.iter().any(counts) {
+            return Err(JsonError::NoCount(value.pointer.clone()));
         }
         let before = &options.values[..position];
         if let Some(twin) = before.iter().find(|other| same_meaning(options, value, other)) {
@@ -125,7 +112,6 @@ fn field(value: &JsonValue) -> Option<Field> {
         JsonMeaning::Bytes => Field::Bytes,
         JsonMeaning::Duration => Field::Seconds,
         JsonMeaning::MeanLatency => Field::MeanLatency,
-        JsonMeaning::MinimumLatency => Field::MinimumLatency,
         JsonMeaning::MaximumLatency => Field::MaximumLatency,
         JsonMeaning::LatencyPercentile => Field::Percentile(percent(value)?),
         JsonMeaning::Attempts | JsonMeaning::Metric => return None,
@@ -162,16 +148,15 @@ pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
         }
     }
     for (position, value, attempts) in attempts {
-        count_errors(&mut drafts[position].operation, value, attempts)?;
+        count_errors(&mut drafts[position], value, attempts)?;
     }
-    let operations: Vec<_> = drafts.into_iter().map(Draft::finish).collect();
-    Ok(Parsed { seconds: only_duration(&operations), operations, metrics, ..Parsed::default() })
+    let (operations, seconds) = finish(drafts);
+    Ok(Parsed { seconds, operations, metrics, ..Parsed::default() })
 }
 
 fn metric(operation: &str, value: &JsonValue, number: f64) -> Metric {
     Metric {
-        operation: Some(operation.to_owned()),
-        name: value.metric.clone().unwrap_or_default(),
+        name: metric_name(Some(operation), value.metric.as_deref().unwrap_or_default()),
         value: number,
         unit: None,
         merge: value.merge,
@@ -179,12 +164,12 @@ fn metric(operation: &str, value: &JsonValue, number: f64) -> Metric {
 }
 
 /// Attempts that are missing from the count failed. Without a count none succeeded.
-fn count_errors(operation: &mut Operation, value: &JsonValue, attempts: u64) -> Result<(), JsonError> {
-    let succeeded = *operation.count.get_or_insert(0);
+fn count_errors(draft: &mut Draft, value: &JsonValue, attempts: u64) -> Result<(), JsonError> {
+    let succeeded = draft.operation.count;
     let failed = attempts.checked_sub(succeeded);
-    let pointer = || value.pointer.clone();
-    operation.errors =
-        Some(failed.ok_or_else(|| JsonError::Attempts { pointer: pointer(), attempts, succeeded })?);
+    let pointer = value.pointer.clone();
+    draft.operation.errors = failed.ok_or(JsonError::Attempts { pointer, attempts, succeeded })?;
+    draft.filled.push(Field::Count);
     Ok(())
 }
 
@@ -233,14 +218,13 @@ mod tests {
         )
         .unwrap();
         let [get, put] = parsed.operations.as_slice() else { panic!("{parsed:?}") };
-        assert_eq!((get.count, put.count, get.errors), (Some(5), Some(12), None));
-        let Some(crate::parsed::LatencyReport::Printed(latency)) = &get.latency else { panic!("{get:?}") };
-        assert_eq!((latency.mean, latency.percentiles[0].milliseconds), (Some(0.95), 2.5));
+        assert_eq!((get.count, put.count, get.errors), (5, 12, 0));
+        let latency = get.latency_milliseconds;
+        assert_eq!((latency.mean, latency.p99), (Some(0.95), Some(2.5)));
         assert_eq!(
             (parsed.metrics[0].name.as_str(), parsed.metrics[0].value.to_string()),
-            ("memory", "7.5".into())
+            ("GET memory", "7.5".into())
         );
-        assert!(!parsed.together, "whether they ran together is not known");
     }
 
     #[test]
@@ -253,18 +237,18 @@ mod tests {
             let parsed = read(&values, &json!({"requests": 10, "status_codes": codes}))?;
             Ok((parsed.operations[0].count, parsed.operations[0].errors))
         };
-        assert_eq!(counts(json!({"200": 10})), Ok((Some(10), Some(0))));
-        assert_eq!(counts(json!({"200": 7, "500": 3})), Ok((Some(7), Some(3))));
-        assert_eq!(counts(json!({"0": 10})), Ok((Some(0), Some(10))), "nothing succeeded");
-        let told: Result<_, String> = counts(json!({"200": 11}));
-        assert!(told.unwrap_err().contains("10 attempts, but 11"), "more succeeded than were tried");
+        assert_eq!(counts(json!({"200": 10})), Ok((10, 0)));
+        assert_eq!(counts(json!({"200": 7, "500": 3})), Ok((7, 3)));
+        assert_eq!(counts(json!({"0": 10})), Ok((0, 10)), "nothing succeeded");
+        let more: Result<_, String> = counts(json!({"200": 11}));
+        assert!(more.unwrap_err().contains("10 attempts, but 11"), "more succeeded than were tried");
     }
 
     #[test]
-    fn a_missing_value_is_told_with_what_is_there() {
+    fn a_missing_value_is_an_error_with_what_is_there() {
         let values = json!([{"pointer": "/latencies/p99", "meaning": "MeanLatency"}]);
-        let told = read(&values, &json!({"latencies": {"mean": 1, "99th": 2}})).unwrap_err();
-        assert!(told.contains(r#"at "/latencies/p99"; there is 99th, mean in "/latencies""#), "{told}");
+        let error = read(&values, &json!({"latencies": {"mean": 1, "99th": 2}})).unwrap_err();
+        assert!(error.contains(r#"at "/latencies/p99"; there is 99th, mean in "/latencies""#), "{error}");
     }
 
     #[test]
@@ -294,8 +278,6 @@ mod tests {
             {"pointer": "/c", "meaning": "Attempts"}]);
         assert!(matches!(check(&options(&both)), Err(JsonError::SameMeaning { .. })));
         let alone = json!([{"pointer": "/a", "meaning": "Attempts"}]);
-        assert!(matches!(check(&options(&alone)), Err(JsonError::Option { .. })));
-        let nameless = json!([{"pointer": "/a", "meaning": "Metric"}]);
-        assert!(matches!(check(&options(&nameless)), Err(JsonError::Option { needed: "metric", .. })));
+        assert!(matches!(check(&options(&alone)), Err(JsonError::NoCount(_))));
     }
 }

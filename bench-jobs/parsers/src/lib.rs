@@ -2,7 +2,7 @@
 //! [`wanted`] names the files that it needs, [`parse`] reads.
 //!
 //! Pure: text in, numbers out; no file, no clock, no process. A parser never invents a number: what
-//! a tool did not print is absent, a number that could mean two things is an error, and of output
+//! a tool did not print is absent, a number that could mean two things is an error, and from output
 //! that was cut off it reads only complete records and sets [`Parsed::incomplete`].
 
 pub mod delimited;
@@ -22,10 +22,11 @@ pub mod time;
 
 pub use figures::FigureError;
 pub use outputs::{Capture, Outputs};
-pub use parsed::{LatencyReport, Metric, Operation, Parsed, Percentile, PrintedLatency, ToolName};
+pub use parsed::{Parsed, Tool};
 
 use dragstrip_crds::workload::ParserSpec;
 use outputs::paths;
+use std::error::Error;
 
 /// Why a tool's output gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -33,49 +34,51 @@ pub enum ParseError {
     /// A file or stream is missing or incomplete.
     #[error(transparent)]
     Output(#[from] outputs::OutputError),
-    /// `memtierJson` failed.
-    #[error("memtierJson: {0}")]
-    Memtier(#[from] memtier::MemtierError),
-    /// `redisBenchmarkCsv` failed.
-    #[error("redisBenchmarkCsv: {0}")]
-    RedisBenchmark(#[from] redis_benchmark::RedisBenchmarkError),
-    /// `goBench` failed.
-    #[error("goBench: {0}")]
-    GoBench(#[from] go_bench::GoBenchError),
-    /// `csv` failed.
-    #[error("csv: {0}")]
-    Csv(#[from] delimited::CsvError),
-    /// `regex` failed.
-    #[error("regex: {0}")]
-    Regex(#[from] patterns::RegexError),
-    /// `json` failed.
-    #[error("json: {0}")]
-    Json(#[from] json::JsonError),
-    /// `hdrHistogramLog` failed.
-    #[error("hdrHistogramLog: {0}")]
-    HdrHistogramLog(#[from] hdr_histogram_log::HdrHistogramLogError),
-    /// `dragstripJson` failed.
-    #[error("dragstripJson: {0}")]
-    Dragstrip(#[from] result_document::ResultError),
+    /// A parser failed.
+    #[error("{parser}: {source}")]
+    Parser {
+        /// Its name in a manifest.
+        parser: &'static str,
+        /// What is wrong.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The output holds no figure at all.
     #[error("the tool's output holds no operation and no metric")]
     Nothing,
+}
+
+/// Turns the errors of `parser` into its failure.
+fn failed<E: Error + Send + Sync + 'static>(parser: &'static str) -> impl Fn(E) -> ParseError {
+    move |source| ParseError::Parser { parser, source: Box::new(source) }
 }
 
 /// Reads a tool's output.
 pub fn parse(spec: &ParserSpec, outputs: &Outputs) -> Result<Parsed, ParseError> {
     let parsed = match spec {
         ParserSpec::MemtierJson(options) => {
-            memtier::parse(&outputs.text(&options.file)?, &outputs.stderr, outputs.shards)?
+            let text = outputs.text(&options.file)?;
+            memtier::parse(&text, &outputs.stderr, outputs.shards).map_err(failed("memtierJson"))
         }
-        ParserSpec::RedisBenchmarkCsv(options) => redis_benchmark::parse(options, outputs.stdout()?)?,
-        ParserSpec::GoBench(_) => go_bench::parse(outputs.stdout()?)?,
-        ParserSpec::Csv(options) => delimited::parse(options, &outputs.text(&options.file)?)?,
-        ParserSpec::Regex(options) => patterns::parse(options, &outputs.streams(&options.file)?)?,
-        ParserSpec::Json(options) => json::parse(options, &outputs.text(&options.file)?)?,
-        ParserSpec::HdrHistogramLog(options) => hdr_histogram_log::parse(options, outputs)?,
-        ParserSpec::DragstripJson(options) => result_document::parse(&outputs.text(&options.file)?)?,
-    };
+        ParserSpec::RedisBenchmarkCsv(options) => {
+            redis_benchmark::parse(options, outputs.stdout()?).map_err(failed("redisBenchmarkCsv"))
+        }
+        ParserSpec::GoBench(_) => go_bench::parse(outputs.stdout()?).map_err(failed("goBench")),
+        ParserSpec::Csv(options) => {
+            delimited::parse(options, &outputs.text(&options.file)?).map_err(failed("csv"))
+        }
+        ParserSpec::Regex(options) => {
+            patterns::parse(options, &outputs.streams(&options.file)?).map_err(failed("regex"))
+        }
+        ParserSpec::Json(options) => {
+            json::parse(options, &outputs.text(&options.file)?).map_err(failed("json"))
+        }
+        ParserSpec::HdrHistogramLog(options) => {
+            hdr_histogram_log::parse(options, outputs).map_err(failed("hdrHistogramLog"))
+        }
+        ParserSpec::DragstripJson(options) => {
+            result_document::parse(&outputs.text(&options.file)?).map_err(failed("dragstripJson"))
+        }
+    }?;
     if parsed.operations.is_empty() && parsed.metrics.is_empty() {
         return Err(ParseError::Nothing);
     }
@@ -86,9 +89,9 @@ pub fn parse(spec: &ParserSpec, outputs: &Outputs) -> Result<Parsed, ParseError>
 pub fn check(spec: &ParserSpec) -> Result<(), ParseError> {
     wanted(spec)?;
     match spec {
-        ParserSpec::Csv(options) => Ok(delimited::check(options)?),
-        ParserSpec::Regex(options) => Ok(patterns::check(options)?),
-        ParserSpec::Json(options) => Ok(json::check(options)?),
+        ParserSpec::Csv(options) => delimited::check(options).map_err(failed("csv")),
+        ParserSpec::Regex(options) => patterns::check(options).map_err(failed("regex")),
+        ParserSpec::Json(options) => json::check(options).map_err(failed("json")),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! memtier's JSON result ([`report`], [`operations`], [`agreement`]) and the
 //! one that dfly_bench writes in its likeness ([`dfly_bench`]).
 //!
-//! Neither file tells error replies from others. memtier writes each of them to
+//! Neither file distinguishes error replies from others. memtier writes each of them to
 //! standard error, where they are counted; its rates and its duration are its
 //! own account and may be a second off (see [`report`]).
 
@@ -14,10 +14,9 @@ pub mod report;
 
 use crate::{
     outputs::Capture,
-    parsed::{LatencyReport, Operation, Parsed, ToolName},
+    parsed::{Parsed, Tool},
 };
 use document::Value;
-use dragstrip_results::result::OperationResult;
 use report::{Report, ReportError};
 use std::collections::BTreeMap;
 
@@ -51,7 +50,7 @@ pub enum MemtierError {
 /// Reads a result file, with the standard error that belongs to it, of a load on a
 /// target of so many servers.
 pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, MemtierError> {
-    // What is no JSON as a whole may yet be memtier's: it writes its options unescaped.
+    // Invalid JSON may still be memtier's: it writes its options unescaped.
     let document = Value::parse(text).ok();
     if let Some(document) = &document
         && document.get("ALL STATS").is_some()
@@ -62,7 +61,7 @@ pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, Memtie
     let options = document.as_ref().and_then(|document| document.get("configuration"));
     let pipeline = options.and_then(|options| options.whole("pipeline"));
     let report = Report::read(text)?;
-    // Of an interrupted run the last replies may be missing here or there; it is told as incomplete.
+    // The last replies of an interrupted run may be missing in some counts; it is marked incomplete.
     let contradiction = agreement::contradiction(&report, pipeline, shards).filter(|_| !report.interrupted);
     if let Some(contradiction) = contradiction {
         return Err(MemtierError::Contradiction(contradiction));
@@ -74,34 +73,16 @@ pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, Memtie
     }
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
     Ok(Parsed {
-        operations: operations.into_iter().map(exact).collect(),
+        operations,
         seconds: positive(report.seconds),
         per_second: operations::per_second(&report),
-        together: true,
         connections: Some(report.connections()),
         pipeline,
         errors,
-        tool: Some(ToolName { name: "memtier".to_owned(), version: None }),
+        tool: Some(Tool::named("memtier")),
         incomplete: incomplete(&report, stderr),
         ..Parsed::default()
     })
-}
-
-fn exact(operation: OperationResult) -> Operation {
-    Operation {
-        commands: operation.commands,
-        count: Some(operation.count),
-        operations_per_second: operation.reported_operations_per_second,
-        hits: operation.hits,
-        misses: operation.misses,
-        errors: Some(operation.errors),
-        bytes: Some(operation.bytes),
-        seconds: None,
-        latency: operation
-            .histogram
-            .map(|histogram| LatencyReport::Exact { histogram, summary: operation.latency_milliseconds }),
-        name: operation.operation,
-    }
 }
 
 /// Error replies by their first word.
@@ -119,9 +100,7 @@ fn incomplete(report: &Report, stderr: &Capture) -> Option<String> {
     } else if report.connection_errors > 0 {
         Some(format!("memtier counted {} connection errors", report.connection_errors))
     } else if stderr.cut {
-        Some(
-            "memtier wrote more to standard error than is kept, so that error replies are missing".to_owned(),
-        )
+        Some("memtier wrote more to standard error than is stored, so error replies are missing".to_owned())
     } else {
         None
     }

@@ -1,5 +1,5 @@
 //! Numbers as tools write them: `1234.5`, or `1,234.5` where the manifest declares the comma.
-//! A separator that nobody declared is an error: the number could mean two things.
+//! A separator that is not declared is an error: the number could mean two things.
 
 /// Whole numbers beyond this are not exact as floating point, and come from no run.
 const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;

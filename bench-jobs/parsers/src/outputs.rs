@@ -21,7 +21,7 @@ impl Capture {
     }
 }
 
-/// Everything that a tool wrote, and what it was told about its target.
+/// Everything that a tool wrote, and how many servers it loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Standard output.

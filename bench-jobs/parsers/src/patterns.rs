@@ -1,20 +1,23 @@
 //! Lines that match regular expressions, for tools that print sentences.
 //!
 //! Named groups have meanings: `operation`, `count`, `operationsPerSecond`, `errors`, `hits`,
-//! `misses`, `bytes`, `seconds`, `meanLatency`, `minimumLatency`, `maximumLatency`, and `p` with
-//! two or more digits for a percentile (`p50`, `p999` is 99.9). Every other group is a metric.
+//! `misses`, `bytes`, `seconds`, `meanLatency`, `maximumLatency`, and `p` with two or more digits
+//! for a percentile (`p50`, `p999` is 99.9). Every other group is a metric.
 //! Tools print progress before the result, so the last line that matches a pattern counts, for
 //! each operation. Two patterns may complete each other and must not overlap.
 //!
 //! Rust's expressions take time linear in the text, and their compiled size is bounded.
 
 use crate::{
-    figures::{Draft, Field, Figure, FigureError, position},
+    figures::{Draft, Field, Figure, FigureError, finish, position},
     notation::Notation,
-    parsed::{Metric, Parsed, only_duration},
+    parsed::{Parsed, metric_name},
     records::{Lines, lines},
 };
-use dragstrip_crds::workload::{RegexLine, RegexParser, TimeUnit};
+use dragstrip_crds::{
+    measured::Metric,
+    workload::{RegexLine, RegexParser, TimeUnit},
+};
 use regex::{Captures, Regex, RegexBuilder};
 use std::borrow::Cow;
 
@@ -88,7 +91,6 @@ impl Meaning {
             "bytes" => Field::Bytes,
             "seconds" => Field::Seconds,
             "meanLatency" => Field::MeanLatency,
-            "minimumLatency" => Field::MinimumLatency,
             "maximumLatency" => Field::MaximumLatency,
             _ => match percentile(group) {
                 Some(percent) => Field::Percentile(percent),
@@ -199,9 +201,9 @@ pub fn parse(options: &RegexParser, texts: &[Cow<'_, str>]) -> Result<Parsed, Re
         }
     }
     let incomplete = texts.iter().zip(read).find_map(|(lines, read)| lines.incomplete().filter(|_| read));
-    let operations: Vec<_> = found.drafts.into_iter().map(Draft::finish).collect();
+    let (operations, seconds) = finish(found.drafts);
     Ok(Parsed {
-        seconds: found.seconds.or_else(|| only_duration(&operations)),
+        seconds: found.seconds.or(seconds),
         operations,
         metrics: found.metrics,
         incomplete,
@@ -263,13 +265,12 @@ impl Found {
         operation: Option<&str>,
         figure: &Figure,
     ) -> Result<bool, FigureError> {
-        let same = |metric: &Metric| metric.name == name && metric.operation.as_deref() == operation;
-        if self.metrics.iter().any(same) {
+        let full_name = metric_name(operation, name);
+        if self.metrics.iter().any(|metric| metric.name == full_name) {
             return Ok(false);
         }
         self.metrics.push(Metric {
-            operation: operation.map(str::to_owned),
-            name: name.to_owned(),
+            name: full_name,
             value: figure.notation.number(figure.text)?,
             unit: None,
             merge: rule.options.merge.get(name).copied().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Lines, and whether the last of them is whole.
+//! Lines, and whether the last of them is complete.
 
 /// Lines that ended, and what came after the last end of a line.
 pub(crate) struct Lines<'a> {
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_lines_are_whole() {
+    fn complete_lines_are_complete() {
         for text in ["", "a\n", "a\r\n", "a\r", "a\n  "] {
             assert_eq!(lines(text).incomplete(), None, "{text:?}");
         }

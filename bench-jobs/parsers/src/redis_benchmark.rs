@@ -2,14 +2,15 @@
 //! since 6.2 a header and eight columns, before that two columns and no header.
 //!
 //! It prints rates and latency percentiles and no counts: a count is known
-//! only where the spec says with how many requests the tool was told to run.
+//! only if the spec says how many requests the tool was to send.
 
 use crate::{
     notation::{Notation, NumberError},
-    parsed::{LatencyReport, Operation, Parsed, PrintedLatency, ToolName},
+    parsed::{Parsed, Tool, named},
     records::lines,
 };
-use dragstrip_crds::workload::RedisBenchmarkParser;
+use dragstrip_crds::{measured::LatencySummary, workload::RedisBenchmarkParser};
+use dragstrip_results::result::Operation;
 
 /// The header since 6.2, as printed, without quotes.
 const HEADER: [&str; 8] = [
@@ -35,16 +36,16 @@ pub enum RedisBenchmarkError {
         "standard output holds {0:?}, which redis-benchmark prints without --csv: add --csv to its arguments"
     )]
     NotCsv(String),
-    /// A line that is none of a table, such as an error message.
+    /// A line that does not belong to a table, such as an error message.
     #[error("standard output holds {0:?}, which redis-benchmark --csv prints only when something went wrong")]
     Line(String),
     /// A line has another number of columns than its format.
-    #[error("{0:?} has not the columns of its table: 2 without a header (before 6.2), 8 with it")]
+    #[error("{0:?} does not have the columns of its table: 2 without a header (before 6.2), 8 with it")]
     Columns(String),
     /// The header is another than the known one, so that columns could be mixed up.
     #[error("the header is {0:?}, which is not that of any known redis-benchmark")]
     Header(String),
-    /// A figure is no number.
+    /// A figure is not a number.
     #[error("{column} of {test:?}: {source}")]
     Number {
         /// The test.
@@ -75,7 +76,7 @@ pub fn parse(options: &RedisBenchmarkParser, stdout: &str) -> Result<Parsed, Red
     }
     Ok(Parsed {
         operations,
-        tool: Some(ToolName { name: "redis-benchmark".to_owned(), version: None }),
+        tool: Some(Tool::named("redis-benchmark")),
         incomplete: lines.incomplete(),
         ..Parsed::default()
     })
@@ -92,16 +93,16 @@ fn eight_columns(line: &str, options: &RedisBenchmarkParser) -> Result<Operation
     let &[maximum, p99, p95, p50, minimum, mean, rate, test] = columns.as_slice() else {
         return Err(RedisBenchmarkError::Columns(shown(line)));
     };
-    let mut latency = PrintedLatency {
+    number(test, HEADER[3], minimum)?;
+    let latency_milliseconds = LatencySummary {
         mean: Some(number(test, HEADER[2], mean)?),
-        minimum: Some(number(test, HEADER[3], minimum)?),
-        maximum: Some(number(test, HEADER[7], maximum)?),
-        percentiles: Vec::new(),
+        p50: Some(number(test, HEADER[4], p50)?),
+        p95: Some(number(test, HEADER[5], p95)?),
+        p99: Some(number(test, HEADER[6], p99)?),
+        max: Some(number(test, HEADER[7], maximum)?),
+        ..LatencySummary::default()
     };
-    latency.add_percentile(50.0, number(test, HEADER[4], p50)?);
-    latency.add_percentile(95.0, number(test, HEADER[5], p95)?);
-    latency.add_percentile(99.0, number(test, HEADER[6], p99)?);
-    Ok(Operation { latency: Some(LatencyReport::Printed(latency)), ..operation(test, rate, options)? })
+    Ok(Operation { latency_milliseconds, ..operation(test, rate, options)? })
 }
 
 fn two_columns(line: &str, options: &RedisBenchmarkParser) -> Result<Operation, RedisBenchmarkError> {
@@ -117,10 +118,13 @@ fn operation(
     rate: &str,
     options: &RedisBenchmarkParser,
 ) -> Result<Operation, RedisBenchmarkError> {
+    let rate = Some(number(test, HEADER[1], rate)?);
     Ok(Operation {
-        operations_per_second: Some(number(test, HEADER[1], rate)?),
-        count: options.requests.and_then(|requests| u64::try_from(requests).ok()),
-        ..Operation::named(test)
+        // Its tests run one after the other.
+        operations_per_second: rate,
+        tool_operations_per_second: rate,
+        count: options.requests.and_then(|requests| u64::try_from(requests).ok()).unwrap_or_default(),
+        ..named(test)
     })
 }
 
@@ -167,17 +171,21 @@ mod tests {
         let range = &parsed.operations[1];
         assert_eq!(range.name, "LRANGE_100 (first 100 elements)");
         assert_eq!(range.operations_per_second, Some(51020.41));
-        assert_eq!((range.count, &range.latency), (None, &None), "a count or latency was invented");
+        assert_eq!(
+            (range.count, range.latency_milliseconds),
+            (0, LatencySummary::default()),
+            "a count or latency was invented"
+        );
     }
 
     #[test]
     fn the_declared_requests_are_the_count() {
         let options = RedisBenchmarkParser { requests: Some(100_000) };
-        assert_eq!(parse(&options, "\"GET\",\"1.00\"\n").unwrap().operations[0].count, Some(100_000));
+        assert_eq!(parse(&options, "\"GET\",\"1.00\"\n").unwrap().operations[0].count, 100_000);
     }
 
     #[test]
-    fn text_for_people_is_told_with_the_remedy() {
+    fn text_for_people_is_an_error_with_the_remedy() {
         for stdout in [
             "\r          \rSET: rps=0.0 (overall: -nan) avg_msec=-nan (overall: -nan)\r\n====== SET ======                \n",
             "SET: 27855.15 requests per second, p50=0.143 msec\n",

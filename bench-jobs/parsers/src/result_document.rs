@@ -2,15 +2,21 @@
 //! JSON object, described by docs/result.schema.json, which is generated from
 //! the types here. The schema's descriptions are its documentation.
 
-use crate::parsed::{LatencyReport, Metric, Operation, Parsed, PrintedLatency, ToolName};
-use dragstrip_crds::workload::Merge;
-use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
+use crate::parsed::{Parsed, Tool, metric_name, named};
+use dragstrip_crds::{
+    measured::{LatencySummary, Metric},
+    workload::Merge,
+};
+use dragstrip_results::{
+    histogram::{EncodedHistogram, HistogramError, Latencies},
+    result::Operation,
+};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The one version of the format there is.
-pub const SCHEMA_VERSION: u32 = 1;
+/// The only version of the format.
+const SCHEMA_VERSION: u32 = 1;
 /// Counts beyond 2^53 are not exact in every JSON reader, and come from no run.
 const LARGEST_COUNT: u64 = 1 << 53;
 /// A run of more than a week would need more seconds in its series.
@@ -52,19 +58,6 @@ pub struct ResultDocument {
     pub incomplete: Option<String>,
 }
 
-/// The tool that measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Tool {
-    /// Its name.
-    #[schemars(length(min = 1, max = 128))]
-    pub name: String,
-    /// Its version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
-    pub version: Option<String>,
-}
-
 /// When the load ran.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -102,7 +95,7 @@ pub struct ResultOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub commands: Option<Vec<String>>,
-    /// Duration of this operation's own measurement in seconds, where the tool ran its
+    /// Duration of this operation's own measurement in seconds, if the tool ran its
     /// operations one after the other: its rate is taken over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
@@ -119,41 +112,7 @@ pub struct ResultOperation {
     /// Latencies of a tool without histograms. They are shown for each client
     /// and never merged. Not together with histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_milliseconds: Option<ResultLatency>,
-}
-
-/// Latencies in milliseconds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResultLatency {
-    /// Arithmetic mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
-    pub mean: Option<f64>,
-    /// Smallest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
-    pub minimum: Option<f64>,
-    /// Largest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
-    pub maximum: Option<f64>,
-    /// Percentiles.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100))]
-    pub percentiles: Vec<ResultPercentile>,
-}
-
-/// One percentile.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResultPercentile {
-    /// Which, such as 99.9.
-    #[schemars(range(min = 0.0, max = 100.0))]
-    pub percent: f64,
-    /// The latency at or below which that many percent lie, in milliseconds.
-    #[schemars(range(min = 0.0))]
-    pub milliseconds: f64,
+    pub latency_milliseconds: Option<LatencySummary>,
 }
 
 /// A figure of any kind.
@@ -169,7 +128,7 @@ pub struct ResultMetric {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub unit: Option<String>,
-    /// The operation it belongs to, where it belongs to one.
+    /// The operation it belongs to, if it belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// How the values of several clients become one.
@@ -177,7 +136,7 @@ pub struct ResultMetric {
     pub merge: Merge,
 }
 
-/// Why a document is no result.
+/// Why a document is not a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     /// Not JSON, or JSON of another shape.
@@ -204,7 +163,7 @@ pub enum ResultError {
         /// What is wrong.
         source: HistogramError,
     },
-    /// The same operation, metric or percentile twice.
+    /// The same operation or metric twice.
     #[error("{0} is there twice")]
     Twice(String),
 }
@@ -235,28 +194,29 @@ pub fn parse(text: &str) -> Result<Parsed, ResultError> {
         start_unix_nanos: document.window.and_then(|window| window.start_unix_nanos),
         per_second: document.per_second,
         errors: document.errors,
-        tool: document.tool.map(|tool| ToolName { name: tool.name, version: tool.version }),
+        tool: document.tool,
         incomplete: document.incomplete,
         ..Parsed::default()
     };
+    // Operations with a duration of their own ran one after the other.
+    let together = document.operations.iter().all(|operation| operation.seconds.is_none());
     for read in document.operations {
         if parsed.operations.iter().any(|known| known.name == read.operation) {
             return Err(ResultError::Twice(format!("operation {:?}", read.operation)));
         }
-        parsed.operations.push(operation(read, parsed.seconds)?);
+        parsed.operations.push(operation(read, parsed.seconds, together)?);
     }
-    parsed.together = parsed.operations.iter().all(|operation| operation.seconds.is_none());
     for read in document.metrics {
-        let twin = |known: &Metric| known.name == read.name && known.operation == read.operation;
-        if parsed.metrics.iter().any(twin) {
-            return Err(ResultError::Twice(format!("metric {:?}", read.name)));
+        let metric = metric(read)?;
+        if parsed.metrics.iter().any(|known| known.name == metric.name) {
+            return Err(ResultError::Twice(format!("metric {:?}", metric.name)));
         }
-        parsed.metrics.push(metric(read)?);
+        parsed.metrics.push(metric);
     }
     Ok(parsed)
 }
 
-fn operation(read: ResultOperation, seconds: Option<f64>) -> Result<Operation, ResultError> {
+fn operation(read: ResultOperation, seconds: Option<f64>, together: bool) -> Result<Operation, ResultError> {
     let place = format!("operation {:?}", read.operation);
     let optional = [("hits", read.hits), ("misses", read.misses), ("bytes", read.bytes)];
     let given = optional.into_iter().filter_map(|(field, count)| Some((field, count?)));
@@ -268,83 +228,58 @@ fn operation(read: ResultOperation, seconds: Option<f64>) -> Result<Operation, R
         let problem = format!("and misses are {found} together, more than its count {}", read.count);
         return Err(wrong("hits", &place, problem));
     }
-    let latency = match (read.histogram, read.latency_milliseconds) {
-        (Some(_), Some(_)) => {
-            let problem = "is given besides histogram: leave one of them out".to_owned();
-            return Err(wrong("latencyMilliseconds", &place, problem));
-        }
-        (Some(histogram), None) => Some(exact(&read.operation, &place, histogram, read.count)?),
-        (None, Some(latency)) => Some(LatencyReport::Printed(printed(&place, latency)?)),
-        (None, None) => None,
-    };
     not_negative("seconds", &place, read.seconds.unwrap_or(0.0))?;
     let over = read.seconds.or(seconds).filter(|seconds| *seconds > 0.0);
     let rate = over.map(|seconds| read.count as f64 / seconds);
-    let unnamed = Operation::named(read.operation);
-    let commands = read.commands.map(|commands| commands.iter().map(|name| name.to_lowercase()).collect());
+    let unnamed = named(&read.operation);
+    let commands = read.commands.as_ref();
+    let commands = commands.map(|commands| commands.iter().map(|name| name.to_lowercase()).collect());
     Ok(Operation {
-        name: unnamed.name,
+        latency_milliseconds: latencies(&read, &place)?,
         commands: commands.unwrap_or(unnamed.commands),
-        count: Some(read.count),
-        operations_per_second: rate,
+        name: unnamed.name,
+        count: read.count,
         hits: read.hits,
         misses: read.misses,
-        errors: Some(read.errors),
-        bytes: read.bytes,
-        seconds: read.seconds,
-        latency,
+        errors: read.errors,
+        bytes: read.bytes.unwrap_or_default(),
+        operations_per_second: rate.filter(|_| !together),
+        tool_operations_per_second: rate,
+        histogram: read.histogram,
+        per_second: Vec::new(),
     })
 }
 
-fn exact(
-    operation: &str,
-    place: &str,
-    histogram: EncodedHistogram,
-    count: u64,
-) -> Result<LatencyReport, ResultError> {
-    let latencies = Latencies::decode(&histogram)
-        .map_err(|source| ResultError::Histogram { operation: operation.to_owned(), source })?;
-    if latencies.count() != count {
-        let problem = format!("holds {} latencies, its count is {count}", latencies.count());
+/// Those of the histogram, or else those printed.
+fn latencies(read: &ResultOperation, place: &str) -> Result<LatencySummary, ResultError> {
+    let Some(histogram) = &read.histogram else {
+        let printed = read.latency_milliseconds.unwrap_or_default();
+        let LatencySummary { mean, p50, p90, p95, p99, p999, p9999, max } = printed;
+        for value in [mean, p50, p90, p95, p99, p999, p9999, max].into_iter().flatten() {
+            not_negative("latencyMilliseconds", place, value)?;
+        }
+        return Ok(printed);
+    };
+    if read.latency_milliseconds.is_some() {
+        let problem = "is given besides histogram: leave one of them out".to_owned();
+        return Err(wrong("latencyMilliseconds", place, problem));
+    }
+    let latencies = Latencies::decode(histogram)
+        .map_err(|source| ResultError::Histogram { operation: read.operation.clone(), source })?;
+    if latencies.count() != read.count {
+        let problem = format!("holds {} latencies, its count is {}", latencies.count(), read.count);
         return Err(wrong("histogram", place, problem));
     }
-    Ok(LatencyReport::Exact { summary: latencies.summary(), histogram })
-}
-
-fn printed(place: &str, read: ResultLatency) -> Result<PrintedLatency, ResultError> {
-    for (field, value) in [("mean", read.mean), ("minimum", read.minimum), ("maximum", read.maximum)] {
-        not_negative(field, place, value.unwrap_or(0.0))?;
-    }
-    let mut latency = PrintedLatency {
-        mean: read.mean,
-        minimum: read.minimum,
-        maximum: read.maximum,
-        percentiles: Vec::new(),
-    };
-    for percentile in read.percentiles {
-        not_negative("milliseconds", place, percentile.milliseconds)?;
-        if !(0.0..=100.0).contains(&percentile.percent) {
-            return Err(wrong("percent", place, format!("is {}, not from 0 to 100", percentile.percent)));
-        }
-        if !latency.add_percentile(percentile.percent, percentile.milliseconds) {
-            return Err(ResultError::Twice(format!("percentile {} of {place}", percentile.percent)));
-        }
-    }
-    Ok(latency)
+    Ok(latencies.summary())
 }
 
 fn metric(read: ResultMetric) -> Result<Metric, ResultError> {
     // serde_json reads no other number, but a reader of another format might.
     if !read.value.is_finite() {
-        return Err(wrong("value", &format!("metric {:?}", read.name), "is no finite number".to_owned()));
+        return Err(wrong("value", &format!("metric {:?}", read.name), "is not a finite number".to_owned()));
     }
-    Ok(Metric {
-        operation: read.operation,
-        name: read.name,
-        value: read.value,
-        unit: read.unit,
-        merge: read.merge,
-    })
+    let name = metric_name(read.operation.as_deref(), &read.name);
+    Ok(Metric { name, value: read.value, unit: read.unit, merge: read.merge })
 }
 
 fn within_bounds(field: &'static str, place: &str, count: u64) -> Result<(), ResultError> {

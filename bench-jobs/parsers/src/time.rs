@@ -4,14 +4,14 @@
 use crate::notation::{Notation, NumberError};
 use dragstrip_crds::workload::TimeUnit;
 
-/// Why a text is no time.
+/// Why a text is not a time.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum TimeError {
     /// Its number cannot be read.
     #[error(transparent)]
     Number(#[from] NumberError),
-    /// Its unit is not known.
-    #[error("{text:?} has the unit {unit:?}, which is none of ns, us, µs, ms, s, m and h")]
+    /// Its unit is unknown.
+    #[error("{text:?} has the unknown unit {unit:?}: use ns, us, µs, ms, s, m or h")]
     Unit {
         /// The time.
         text: String,

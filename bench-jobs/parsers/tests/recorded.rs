@@ -2,8 +2,9 @@
 //! memtier 1.4.0 and 2.3.0.
 #![allow(clippy::unwrap_used, clippy::unwrap_in_result, clippy::panic)]
 
-use dragstrip_crds::workload::ParserSpec;
-use dragstrip_parsers::{Capture, LatencyReport, Operation, Outputs, ParseError, Parsed, parse};
+use dragstrip_crds::{measured::LatencySummary, workload::ParserSpec};
+use dragstrip_parsers::{Capture, Outputs, ParseError, Parsed, parse};
+use dragstrip_results::result::Operation;
 use serde_json::json;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -38,12 +39,12 @@ fn redis_benchmark_7_gives_rates_and_printed_latencies() {
         parse(&spec(json!({"redisBenchmarkCsv": {"requests": 20000}})), &stdout("redis-benchmark/7.0.csv"))
             .unwrap();
     let set = operation(&parsed, "SET");
-    assert_eq!((set.count, set.errors), (Some(20_000), None));
-    let LatencyReport::Printed(latency) = set.latency.as_ref().unwrap() else { panic!("{set:?}") };
-    let (p50, max) = (latency.percentiles[0].milliseconds, latency.maximum.unwrap());
+    assert_eq!((set.count, set.errors), (20_000, 0));
+    let latency = set.latency_milliseconds;
+    let (p50, max) = (latency.p50.unwrap(), latency.max.unwrap());
     assert!(0.0 < p50 && p50 <= max, "p50 {p50} ms, maximum {max} ms");
     // Closed loop: rate x mean latency = connections that are busy, at most the 10 there were.
-    let busy = set.operations_per_second.unwrap() * latency.mean.unwrap() / 1000.0;
+    let busy = set.tool_operations_per_second.unwrap() * latency.mean.unwrap() / 1000.0;
     assert!((1.0..=10.5).contains(&busy), "{busy} connections busy: rate or latency misread");
     assert_eq!(parsed.operations.len(), 2);
 }
@@ -58,7 +59,7 @@ fn redis_benchmark_7_names_its_tests_without_escaping_them() {
         let parsed =
             parse(&spec(json!({"redisBenchmarkCsv": {}})), &stdout(&format!("redis-benchmark/{file}")))
                 .unwrap();
-        assert_eq!((operation(&parsed, name).count, &parsed.incomplete), (None, &None), "{file}");
+        assert_eq!((operation(&parsed, name).count, &parsed.incomplete), (0, &None), "{file}");
     }
 }
 
@@ -72,22 +73,21 @@ fn every_label_of_redis_benchmark_says_which_command_it_sends() {
     ] {
         let parsed = parse(&spec, &stdout(&format!("redis-benchmark/{file}"))).unwrap();
         assert_eq!(operation(&parsed, label).commands, [command], "{file}");
-        assert!(!parsed.together, "its tests run one after the other");
+        let own = parsed.operations.iter().all(|operation| operation.operations_per_second.is_some());
+        assert!(own, "its tests run one after the other");
     }
 }
 
 /// A document read as an operation called GET.
-fn json_case(file: &str, values: &serde_json::Value) -> Operation {
+fn json_case(file: &str, values: &serde_json::Value) -> Parsed {
     let spec = spec(json!({"json": {"operation": "GET", "values": values}}));
-    let parsed =
-        parse(&spec, &stdout(&format!("json/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"));
-    parsed.operations[0].clone()
+    parse(&spec, &stdout(&format!("json/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 #[test]
 fn ghzs_document_is_read_by_pointers() {
     let percentile = |pointer: &str, percent: &str| json!({"pointer": pointer, "meaning": "LatencyPercentile", "percentile": percent, "unit": "Nanoseconds"});
-    let ghz = json_case(
+    let parsed = json_case(
         "ghz.json",
         &json!([
             {"pointer": "/count", "meaning": "Attempts"},
@@ -97,9 +97,10 @@ fn ghzs_document_is_read_by_pointers() {
             percentile("/latencyDistribution/6/latency", "99"),
         ]),
     );
-    let LatencyReport::Printed(latency) = ghz.latency.as_ref().unwrap() else { panic!("{ghz:?}") };
-    assert_eq!((ghz.count, ghz.errors, ghz.seconds), (Some(20_000), Some(0), Some(0.897_849_931)));
-    assert!((latency.percentiles[0].milliseconds - 1.433_068).abs() < 1e-9, "{latency:?}");
+    let ghz = operation(&parsed, "GET");
+    assert_eq!((ghz.count, ghz.errors, parsed.seconds), (20_000, 0, Some(0.897_849_931)));
+    let p99 = ghz.latency_milliseconds.p99.unwrap();
+    assert!((p99 - 1.433_068).abs() < 1e-9, "{p99}");
 }
 
 #[test]
@@ -109,18 +110,19 @@ fn go_test_bench_gives_iterations_and_metrics() {
     let names: Vec<_> = parsed.operations.iter().map(|operation| operation.name.as_str()).collect();
     assert_eq!(names, ["Append", "Hash/64", "Hash/1024", "Parallel"]);
     let metric = |operation: &str, name: &str| {
-        let found =
-            parsed.metrics.iter().find(|m| m.operation.as_deref() == Some(operation) && m.name == name);
+        let name = format!("{operation} {name}");
+        let found = parsed.metrics.iter().find(|metric| metric.name == name);
         found.unwrap_or_else(|| panic!("no {name} of {operation}")).clone()
     };
     assert!(metric("Append", "ns/op").value > 0.0);
     assert!(metric("Hash/1024", "MB/s").value > metric("Hash/64", "ns/op").value.recip());
     assert!(metric("Parallel", "widgets/op").value > 0.0);
     let append = operation(&parsed, "Append");
-    let (count, rate, seconds) =
-        (append.count.unwrap(), append.operations_per_second.unwrap(), append.seconds.unwrap());
-    assert!((count as f64 / seconds / rate - 1.0).abs() < 1e-9);
-    assert_eq!(append.latency, None, "ns/op is no latency");
+    let rate = append.operations_per_second.unwrap();
+    // Two runs, each with its own nanoseconds per operation.
+    let seconds = (100.0 * 266_273.0 + 10_000.0 * 10_787.0) / 1e9;
+    assert!((append.count as f64 / seconds / rate - 1.0).abs() < 1e-9, "{rate}");
+    assert_eq!(append.latency_milliseconds, LatencySummary::default(), "ns/op is not a latency");
 }
 
 fn memtier_case(case: &str) -> Result<Parsed, ParseError> {
@@ -139,16 +141,10 @@ fn memtiers_file_gives_exact_histograms() {
         let parsed = memtier_case(&format!("{version}/d2_mixed_time")).unwrap();
         for name in ["SET", "GET"] {
             let operation = operation(&parsed, name);
-            assert!(
-                matches!(operation.latency, Some(LatencyReport::Exact { .. })),
-                "{version} {operation:?}"
-            );
-            assert!(
-                operation.count.unwrap() > 0 && operation.operations_per_second.unwrap() > 0.0,
-                "{version}"
-            );
+            assert!(operation.histogram.is_some(), "{version} {operation:?}");
+            assert!(operation.count > 0 && operation.tool_operations_per_second.unwrap() > 0.0, "{version}");
         }
-        let total: u64 = parsed.operations.iter().filter_map(|operation| operation.count).sum();
+        let total: u64 = parsed.operations.iter().map(|operation| operation.count).sum();
         assert_eq!(parsed.per_second.iter().sum::<u64>(), total, "{version}");
         assert_eq!(parsed.incomplete, None, "{version}");
     }
@@ -160,13 +156,13 @@ fn memtiers_error_replies_are_taken_off_the_count() {
         let parsed = memtier_case(&format!("{version}/k21_err_wrongtype")).unwrap();
         let errors: u64 = parsed.errors.values().sum();
         assert!(errors > 0, "{version}: {parsed:?}");
-        assert_eq!(parsed.operations[0].errors, Some(errors), "{version}");
-        assert_eq!(parsed.operations[0].count, Some(0), "{version}: every reply was an error");
+        assert_eq!(parsed.operations[0].errors, errors, "{version}");
+        assert_eq!(parsed.operations[0].count, 0, "{version}: every reply was an error");
     }
 }
 
 #[test]
-fn memtiers_truncated_and_empty_files_are_errors_or_told() {
+fn memtiers_truncated_and_empty_files_are_errors_or_incomplete() {
     for version in ["1.4.0", "2.3.0"] {
         assert!(memtier_case(&format!("{version}/k31_sigterm")).is_err(), "{version}");
         assert!(memtier_case(&format!("{version}/e_run_count3")).is_err(), "{version}");
@@ -184,6 +180,6 @@ fn dfly_benchs_file_gives_what_it_prints() {
     let bytes = fs::read(fixtures().join("dfly_bench/gets-and-sets.json")).unwrap();
     let outputs = Outputs { files: BTreeMap::from([("out.json".to_owned(), bytes)]), ..Outputs::default() };
     let parsed = parse(&spec(json!({"memtierJson": {"file": "out.json"}})), &outputs).unwrap();
-    assert_eq!((operation(&parsed, "GET").count, parsed.seconds), (Some(900_000), Some(10.0)));
+    assert_eq!((operation(&parsed, "GET").count, parsed.seconds), (900_000, Some(10.0)));
     assert_eq!(parsed.tool.unwrap().name, "dfly_bench");
 }

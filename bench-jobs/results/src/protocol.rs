@@ -1,23 +1,23 @@
-//! What the operator and its runners tell each other: the job a runner is
-//! given, the start command, and the runner's state. All requests are
-//! idempotent, so that a restarted operator simply asks again.
+//! The messages between the operator and its runners: a runner's job, the start command, and the
+//! runner's state. All requests are idempotent, so a restarted operator repeats them.
 
-use crate::signing::VerifyingKey;
+pub mod signing;
+
 use dragstrip_crds::{
     datastore::ServerProtocol,
     workload::{LoadSpec, ToolSpec},
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use signing::VerifyingKey;
 use std::net::SocketAddr;
 
 /// Environment variable with the runner's [`JobSpec`] as JSON.
 pub const JOB_VARIABLE: &str = "DRAGSTRIP_JOB";
 /// Environment variable with the target's password, from a Secret.
 pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
-/// Environment variable that, when it is `true`, has Dragstrip's own tools tell bytes,
-/// connections and latencies in their progress lines too. No option, which a tool of
-/// another version would refuse.
+/// Environment variable that, when it is `true`, adds bytes, connections and latencies to the
+/// progress lines of Dragstrip's own tools.
 pub const PROGRESS_DETAIL_VARIABLE: &str = "DRAGSTRIP_PROGRESS_DETAIL";
 /// Environment variable with the pod's own name.
 pub const POD_NAME_VARIABLE: &str = "POD_NAME";
@@ -36,24 +36,24 @@ pub const READY_PATH: &str = "/ready";
 pub const START_PATH: &str = "/v1/start";
 /// `GET` a [`RunnerState`].
 pub const PROGRESS_PATH: &str = "/v1/progress";
-/// `GET` a runner's clock as a [`ClockReading`], to tell how far it is from the operator's.
+/// `GET` a runner's clock as a [`ClockReading`], to measure its offset from the operator's.
 pub const CLOCK_PATH: &str = "/v1/clock";
 /// `POST` a [`TopologyCommand`] to an observer, get a [`TopologyState`].
 pub const TOPOLOGY_PATH: &str = "/v1/topology";
-/// Directory with ca.crt, where the target's authority is known.
+/// Directory with ca.crt, if the target's authority is known.
 pub const AUTHORITY_DIRECTORY: &str = "/dragstrip/tls-authority";
-/// Directory with the client's tls.crt and tls.key, where it has any.
+/// Directory with the client's tls.crt and tls.key, if it has any.
 pub const CLIENT_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-client";
 /// Directory with the server's tls.crt, tls.key and ca.crt, in server pods.
 pub const SERVER_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-server";
-/// `GET` an observer's [`crate::observed::Observation`].
+/// `GET` an observer's [`crate::measured::observed::Observation`].
 pub const OBSERVED_PATH: &str = "/v1/observed";
-/// Asks an observer for the memory of its servers: a list of [`MemberMemory`](crate::memory::MemberMemory).
+/// `GET` the memory of an observer's servers: a list of [`MemberMemory`](crate::measured::memory::MemberMemory).
 pub const MEMORY_PATH: &str = "/v1/memory";
 
 /// `POST` a [`UsageCommand`] to an observer: it samples what its servers use from then on.
-/// `GET` with [`UsageWindow`] as query, get a list of [`crate::usage::ServerUsage`], each
-/// named by its port; it samples no more after that.
+/// `GET` with [`UsageWindow`] as query, get a list of [`crate::measured::usage::ServerUsage`], each
+/// named by its port; this ends the sampling.
 pub const USAGE_PATH: &str = "/v1/usage";
 
 /// How connections are encrypted.
@@ -61,13 +61,12 @@ pub const USAGE_PATH: &str = "/v1/usage";
 #[serde(rename_all = "camelCase")]
 pub struct JobTls {
     /// Name the server's certificate must be valid for; the host when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
     /// Whether [`AUTHORITY_DIRECTORY`] holds ca.crt.
     pub authority: bool,
     /// Whether [`CLIENT_CERTIFICATE_DIRECTORY`] holds tls.crt and tls.key.
     pub client_certificate: bool,
-    /// Take any certificate.
+    /// Accept any certificate.
     pub insecure_skip_verify: bool,
 }
 
@@ -80,7 +79,6 @@ pub struct JobMember {
     /// TCP port.
     pub port: u16,
     /// The `run_id` it had when it was verified; absent where it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
 
@@ -94,31 +92,28 @@ pub struct JobTarget {
     pub port: u16,
     /// Whether the server is a cluster.
     pub cluster: bool,
-    /// Whether it is one server that says it is in cluster mode, as Dragonfly emulates it.
+    /// Whether it is one server that reports cluster mode, as Dragonfly emulates it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emulated_cluster: bool,
     /// The `run_id` the server had when it was verified; another one means that it was replaced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// ACL user; the default user when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
     /// Encrypted connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<JobTls>,
-    /// What it speaks: [`ServerProtocol::Tcp`] leaves out every question over RESP.
+    /// What it speaks: with [`ServerProtocol::Tcp`] there is no query over RESP.
     #[serde(default)]
     pub protocol: ServerProtocol,
     /// Every server, where there are several: the shards of a cluster, or a
     /// primary and its replicas. Empty for one server, and for external clusters,
-    /// whose shards the runner asks for.
+    /// whose shards the runner queries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<JobMember>,
     /// The observers beside its servers: where the runner measures how long the network
     /// takes. Empty for external targets, and where nothing observes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observers: Vec<SocketAddr>,
-    /// Networks that an external target's names may not lead to. None of other targets.
+    /// Networks that an external target's names may not lead to; empty for other targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<IpNet>,
 }
@@ -138,21 +133,17 @@ pub struct JobSpec {
     /// What requests to this runner must carry.
     pub token: String,
     /// The key that must have signed its commands; a runner refuses a job without one. Absent in
-    /// records, which hold no job of a pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// jobs of the command line.
     pub verifying_key: Option<VerifyingKey>,
     /// The server.
     pub target: JobTarget,
     /// FLUSHALL before the start line (by the pod with index 0).
     pub flush: bool,
     /// Keys to write and count before the start line; every client writes its share.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadSpec>,
     /// Load of the same kind before the measured part, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_seconds: Option<f64>,
     /// Share of reads that must find their key, from 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_hit_ratio: Option<f64>,
     /// Whether the server may evict keys while the load runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -162,12 +153,11 @@ pub struct JobSpec {
     /// Seconds after the start line at which the tool is killed whatever it does.
     pub watchdog_seconds: f64,
     /// How long the runner stays for one more scrape of its metrics once its result is
-    /// delivered, in seconds: only where somebody scraped it so shortly before.
+    /// delivered, in seconds: only if it was scraped that shortly before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub linger_seconds: f64,
-    /// Whether the runner itself is to tell the memory of the servers, which nobody else
-    /// can ask; absent where the operator asks their observers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether the runner itself reads the memory of the servers; absent if the operator queries
+    /// their observers.
     pub memory: Option<JobMemory>,
 }
 
@@ -176,7 +166,6 @@ pub struct JobSpec {
 #[serde(rename_all = "camelCase")]
 pub struct JobMemory {
     /// How long after the load it is read once more, in seconds; only right after it when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_seconds: Option<f64>,
 }
 
@@ -218,25 +207,25 @@ pub struct ClockReading {
 }
 
 /// How far a runner's clock is from the operator's: Cristian's algorithm, the
-/// reading compared with the middle between question and answer, of the
-/// quickest of several questions.
+/// reading compared with the middle between request and answer, of the
+/// fastest of several requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClockOffset {
     /// The runner's clock minus the operator's, in nanoseconds.
     pub offset_nanos: i64,
-    /// Half the time between question and answer: the offset cannot be further off than this.
+    /// Half the time between request and answer: the offset cannot be further off than this.
     pub uncertainty_nanos: i64,
 }
 
-/// The command to sample what servers use. Idempotent: one with the same token goes on,
-/// one with another token begins anew.
+/// The command to sample what servers use. Idempotent: one with the same token continues,
+/// one with another token restarts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageCommand {
-    /// Of which measurement: the token of its runners.
+    /// The measurement: the token of its runners.
     pub token: String,
-    /// For how long at most, in seconds: an operator that is gone asks for nothing.
+    /// For how long at most, in seconds: an operator that is gone never stops it.
     pub seconds: u64,
 }
 
@@ -244,7 +233,7 @@ pub struct UsageCommand {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageWindow {
-    /// Of which measurement.
+    /// The measurement.
     pub token: String,
     /// Its begin, in nanoseconds of Unix time by the observer's clock.
     pub from_unix_nanos: i64,
@@ -253,7 +242,7 @@ pub struct UsageWindow {
 }
 
 /// Servers that an observer is to join. Idempotent: what is joined already is
-/// left alone, what came apart is repaired.
+/// left alone, what is separated is repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TopologyCommand {
@@ -279,7 +268,7 @@ pub struct TopologyState {
     pub complete: bool,
     /// What is missing, or that nothing is.
     pub message: String,
-    /// What was changed by this order, in order.
+    /// What this command changed, in sequence.
     #[serde(default)]
     pub changes: Vec<String>,
     /// Every server as it is now.
@@ -293,13 +282,11 @@ pub struct TopologyState {
 pub struct TopologyMember {
     /// Its address.
     pub address: SocketAddr,
-    /// What it says of itself; absent when it did not answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What it reports of itself; absent if it did not answer.
     pub truth: Option<dragstrip_crds::observed::ServerTruth>,
     /// primary, replica or shard.
     pub role: String,
     /// Slots it serves, such as 0-2047.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<String>,
 }
 
@@ -324,7 +311,7 @@ pub enum RunnerStage {
     Finished,
 }
 
-/// A runner's answer to a command and to a question about progress.
+/// A runner's answer to a command and to a query of its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunnerState {
@@ -338,8 +325,7 @@ pub struct RunnerState {
     pub operations: u64,
     /// Errors so far.
     pub errors: u64,
-    /// What 99 of 100 latencies so far stay below, in milliseconds, roughly; absent where the
-    /// tool does not tell while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What 99 of 100 latencies so far stay below, in milliseconds, roughly; absent if the
+    /// tool does not report it while it runs.
     pub p99_milliseconds: Option<f64>,
 }

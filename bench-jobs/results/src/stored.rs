@@ -1,5 +1,5 @@
-//! A repetition's result as the cluster keeps it: gzipped JSON in a ConfigMap,
-//! and in further ones where it is too large for one. What a run must know of it
+//! A repetition's result as the cluster stores it: gzipped JSON in a ConfigMap,
+//! and in further ones if it is too large for one. What a run must know about it
 //! before its end is in annotations. Pure.
 
 use crate::{
@@ -20,29 +20,28 @@ pub const KEY: &str = "result.json.gz";
 /// Annotation on the first ConfigMap: how many hold the result together; absent when it is the only one.
 pub const PARTS: &str = "dragstrip.dev/result-parts";
 /// Annotation on the first ConfigMap of several: the checksum of all parts together, which is in
-/// the names of the later ones, so that parts of two accounts of one repetition never mix. Absent
-/// where an earlier version stored the result.
-pub const PARTS_CHECKSUM: &str = "dragstrip.dev/result-parts-checksum";
-/// Annotation on the first ConfigMap: how the result is written; absent means [`FORMAT`].
-pub const RESULT_FORMAT: &str = "dragstrip.dev/result-format";
-/// The format that this version writes and reads.
-pub const FORMAT: &str = "1";
+/// the names of the later ones, so that parts of two accounts of one repetition never mix.
+const PARTS_CHECKSUM: &str = "dragstrip.dev/result-parts-checksum";
+/// Annotation on the first ConfigMap: how the result is written.
+const RESULT_FORMAT: &str = "dragstrip.dev/result-format";
+/// The format that this build writes and reads.
+const FORMAT: &str = "1";
 /// Annotation on the first ConfigMap: `Good`, `Lost` or `Failed`.
-pub const OUTCOME: &str = "dragstrip.dev/outcome";
+const OUTCOME: &str = "dragstrip.dev/outcome";
 /// Annotation on the first ConfigMap of a result that is not good: its [`PodFailure`] as
 /// JSON, with [`FAILURE_CHARACTERS`] and [`FAILURE_LINES`] at most.
 pub const FAILURE: &str = "dragstrip.dev/failure";
 /// Annotation on the first ConfigMap: the `run_id` of every server that the clients saw,
-/// sorted, joined by commas; absent where none is known.
-pub const SERVER_RUN_IDS: &str = "dragstrip.dev/server-run-ids";
+/// sorted, joined by commas; absent if none is known.
+const SERVER_RUN_IDS: &str = "dragstrip.dev/server-run-ids";
 /// Annotation on the first ConfigMap of a search's point: its [`SearchPoint`] as JSON, from
 /// which the next point follows.
-pub const SEARCH_POINT: &str = "dragstrip.dev/search-point";
-/// Characters kept of a failure's message, and of each line of its tool. All annotations
+const SEARCH_POINT: &str = "dragstrip.dev/search-point";
+/// Most characters of a failure's message, and of each line of its tool. All annotations
 /// of an object together may have 256 KiB.
-pub const FAILURE_CHARACTERS: usize = 1000;
-/// Lines kept of a failed tool's last.
-pub const FAILURE_LINES: usize = 20;
+const FAILURE_CHARACTERS: usize = 1000;
+/// Most lines of a failed tool's last.
+const FAILURE_LINES: usize = 20;
 /// Label on each further ConfigMap: which part it holds, from 2.
 pub const PART: &str = "dragstrip.dev/result-part";
 /// Value of [`PART`] of the ConfigMap that holds what was read of the servers' memory after
@@ -55,7 +54,7 @@ pub const SETTLED_KEY: &str = "memory.json";
 pub const LOAD_ENDED_AT: &str = "dragstrip.dev/load-ended-at-unix-nanos";
 /// Bytes of one part. The apiserver refuses a ConfigMap of more than 1 MiB of
 /// data (`MaxSecretSize` in its validation).
-pub const MAXIMUM_PART_BYTES: usize = 1_000_000;
+const MAXIMUM_PART_BYTES: usize = 1_000_000;
 
 /// A result could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -69,21 +68,21 @@ pub enum Error {
     /// A ConfigMap of it is missing, or holds nothing of it.
     #[error("ConfigMap {0}, which must hold the result or a part of it, is not there or holds nothing of it")]
     Absent(String),
-    /// Another version of Dragstrip wrote it.
-    #[error("the result in ConfigMap {name} has format {found}, this version reads {FORMAT}")]
+    /// It is written in another format.
+    #[error("the result in ConfigMap {name} has format {found:?}, this version reads {FORMAT:?}")]
     Format {
         /// The first ConfigMap.
         name: String,
         /// What it says.
         found: String,
     },
-    /// It is no gzip, or cut short.
+    /// It is not gzip, or is cut short.
     #[error("the result in ConfigMap {1} is damaged: it cannot be decompressed")]
     Decompress(#[source] std::io::Error, String),
     /// It is not the JSON of a result.
     #[error("the result in ConfigMap {1} is damaged: its JSON is not that of a result")]
     Decode(#[source] serde_json::Error, String),
-    /// Its annotations do not tell what became of the repetition.
+    /// Its annotations do not say what became of the repetition.
     #[error(
         "ConfigMap {name} does not say what became of its repetition: annotation {annotation} is {found:?}"
     )]
@@ -102,9 +101,9 @@ pub enum Error {
 pub struct Mark {
     /// Why its numbers must not be used, shortened; absent when they may be.
     pub failure: Option<PodFailure>,
-    /// The `run_id` of every server that the clients saw, sorted; empty where none is known.
+    /// The `run_id` of every server that the clients saw, sorted; empty if none is known.
     pub server_run_ids: Vec<String>,
-    /// Which point of a search it is, and its figures; absent where there is no search.
+    /// Which point of a search it is, and its figures; absent if there is no search.
     pub point: Option<SearchPoint>,
 }
 
@@ -139,7 +138,7 @@ pub fn annotations(result: &RepetitionResult, parts: &[Vec<u8>]) -> Result<BTree
 pub fn mark(metadata: &ObjectMeta) -> Result<Mark, Error> {
     let name = metadata.name.clone().unwrap_or_default();
     let value = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-    readable(&name, value(RESULT_FORMAT))?;
+    readable(metadata)?;
     let unmarked = |annotation| {
         let found = value(annotation).unwrap_or_default().to_owned();
         Error::Unmarked { name: name.clone(), annotation, found }
@@ -155,13 +154,13 @@ pub fn mark(metadata: &ObjectMeta) -> Result<Mark, Error> {
     Ok(Mark { failure, server_run_ids: run_ids.collect(), point })
 }
 
-fn readable(name: &str, format: Option<&str>) -> Result<(), Error> {
-    match format {
-        Some(found) if found != FORMAT => {
-            Err(Error::Format { name: name.to_owned(), found: found.to_owned() })
-        }
-        _ => Ok(()),
+fn readable(metadata: &ObjectMeta) -> Result<(), Error> {
+    let found = metadata.annotations.as_ref().and_then(|all| all.get(RESULT_FORMAT)).map(String::as_str);
+    if found == Some(FORMAT) {
+        return Ok(());
     }
+    let name = metadata.name.clone().unwrap_or_default();
+    Err(Error::Format { name, found: found.unwrap_or_default().to_owned() })
 }
 
 /// The parts of a result, in order: one at least, each of [`MAXIMUM_PART_BYTES`] at most.
@@ -200,10 +199,9 @@ fn checksum(parts: &[Vec<u8>]) -> String {
 /// first ConfigMap has these `annotations`. The dot keeps it apart from other results: no phase
 /// has one in its name.
 pub fn part_name(name: &str, number: usize, annotations: &BTreeMap<String, String>) -> String {
-    match (number, annotations.get(PARTS_CHECKSUM)) {
-        (1, _) => name.to_owned(),
-        (_, Some(checksum)) => format!("{name}.part-{number}-{checksum}"),
-        (_, None) => format!("{name}.part-{number}"),
+    match annotations.get(PARTS_CHECKSUM).filter(|_| number > 1) {
+        Some(checksum) => format!("{name}.part-{number}-{checksum}"),
+        None => name.to_owned(),
     }
 }
 
@@ -234,7 +232,7 @@ pub fn decompress<'a>(
     find: impl Fn(&str) -> Option<&'a ConfigMap>,
 ) -> Result<Vec<u8>, Error> {
     let name = first.name_any();
-    readable(&name, first.annotations().get(RESULT_FORMAT).map(String::as_str))?;
+    readable(&first.metadata)?;
     let mut bytes = part_of(Some(first), &name, key)?.to_vec();
     for part in later_parts(first) {
         bytes.extend_from_slice(part_of(find(&part), &part, key)?);
@@ -323,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_and_what_another_version_wrote_are_told_apart() {
+    fn damage_and_another_format_are_different_errors() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(b"{}").unwrap();
         let mut maps = stored(vec![encoder.finish().unwrap()]);
@@ -331,7 +329,7 @@ mod tests {
         assert!(error.contains("ConfigMap run-read-1 is damaged: its JSON is not that"), "{error}");
         maps[0].annotations_mut().insert(RESULT_FORMAT.to_owned(), "2".to_owned());
         let error = read(&maps).unwrap_err().to_string();
-        assert!(error.contains("ConfigMap run-read-1 has format 2, this version reads 1"), "{error}");
+        assert!(error.contains("ConfigMap run-read-1 has format \"2\", this version reads \"1\""), "{error}");
         assert!(matches!(mark(&maps[0].metadata), Err(Error::Format { .. })));
     }
 
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotations_tell_what_became_of_a_repetition() {
+    fn the_annotations_say_what_became_of_a_repetition() {
         let good = result(1);
         let mut seen = server();
         seen.before.run_id = "b".into();
@@ -370,7 +368,7 @@ mod tests {
                 assert_eq!(mark.server_run_ids, run_ids);
                 if let Some(found) = mark.failure {
                     assert_eq!(found.failure.message.len(), FAILURE_CHARACTERS);
-                    assert!(found.failure.last_lines[0].starts_with("20"), "the last lines were not kept");
+                    assert!(found.failure.last_lines[0].starts_with("20"), "the last lines were lost");
                 }
             }
         }
@@ -378,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_of_a_search_is_told_to_the_last_bit() {
+    fn a_point_of_a_search_is_stored_to_the_last_bit() {
         let of_search = |point: &SearchPoint| RepetitionResult { point: Some(point.clone()), ..result(1) };
         let point = SearchPoint::of(16, Some(0.7), &result(1), None);
         let annotations = annotations(&of_search(&point), &[vec![1]]).unwrap();
@@ -411,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_too_large_for_one_config_map_is_whole_in_several_and_missed_when_one_is_gone() {
+    fn a_result_too_large_for_one_config_map_is_complete_in_several_and_an_error_when_one_is_gone() {
         let large = result(250_000);
         let mut maps = stored(pack(&large).unwrap());
         assert!(maps.len() > 2, "only {} parts", maps.len());
@@ -422,16 +420,5 @@ mod tests {
         maps.remove(1);
         let error = read(&maps).unwrap_err().to_string();
         assert!(error.contains(&format!("ConfigMap {second}")), "{error}");
-    }
-
-    #[test]
-    fn a_result_in_several_parts_that_an_earlier_version_stored_is_read() {
-        let large = result(250_000);
-        let mut maps = stored(pack(&large).unwrap());
-        maps[0].annotations_mut().remove(PARTS_CHECKSUM);
-        for (index, map) in maps.iter_mut().enumerate().skip(1) {
-            map.metadata.name = Some(format!("run-read-1.part-{}", index + 1));
-        }
-        assert_eq!(read(&maps).unwrap(), large);
     }
 }

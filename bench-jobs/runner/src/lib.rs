@@ -26,7 +26,7 @@ pub use frame::{
 pub use observe::TOKEN_VARIABLE;
 pub use server::{counters::read_counters, info::Info};
 pub use tools::{
-    adapter::{Adapter, Ended, Exit, Launch, LaunchContext, Measured, Progress, Rejected},
+    adapter::{Adapter, Ended, Exit, Launch, LaunchContext, Progress, Rejected},
     adapter_for,
     memtier::{MemtierAdapter, Observed},
 };

@@ -110,7 +110,7 @@ fn clean(pod: &Pod, result: &mut PodResult) {
     redactor.clean_all(&mut result.tool.arguments);
     if matches!(pod.job.tool, ToolSpec::Exec(_)) {
         redactor.clean_all([&mut result.tool.name].into_iter().chain(&mut result.tool.version));
-        redactor.clean_all(result.operations.iter_mut().map(|operation| &mut operation.operation));
+        redactor.clean_all(result.operations.iter_mut().map(|operation| &mut operation.name));
         let metrics = result.metrics.iter_mut();
         redactor.clean_all(metrics.flat_map(|metric| [&mut metric.name].into_iter().chain(&mut metric.unit)));
     }

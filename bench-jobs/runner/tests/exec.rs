@@ -11,7 +11,7 @@ mod runner;
 #[path = "support/signing.rs"]
 mod signing;
 
-use dragstrip_results::result::{FailureStep, OperationResult};
+use dragstrip_results::result::{FailureStep, Operation};
 use redis::Redis;
 use runner::{Finished, PASSWORD, Pod, TOKEN, job, start_in};
 use serde_json::{Value, json};
@@ -45,9 +45,9 @@ async fn every_test_of_redis_benchmark_has_its_own_rate_and_is_what_the_server_c
     let tool = redis_benchmark(&["-n", "2000", "-t", "ping,set,get,mset,lrange"]);
     let result = against(&server, &tool).await.result;
     assert_eq!(result.failure, None);
-    let own = |row: &OperationResult| row.own_operations_per_second.is_some_and(|rate| rate > 0.0);
+    let own = |row: &Operation| row.operations_per_second.is_some_and(|rate| rate > 0.0);
     assert!(result.operations.len() > 6 && result.operations.iter().all(own), "{:?}", result.operations);
-    let range = result.operations.iter().find(|row| row.operation.starts_with("LRANGE_100")).unwrap();
+    let range = result.operations.iter().find(|row| row.name.starts_with("LRANGE_100")).unwrap();
     assert_eq!((range.count, range.commands.as_slice()), (2000, &["lrange".to_owned()][..]));
     assert_eq!(range.latency_milliseconds.p999, None, "the tool prints no p99.9");
     let after = result.server.unwrap().after.unwrap();

@@ -133,7 +133,7 @@ async fn the_published_commands_are_measured() {
         let finished = measured(pod(&program, &job(server.port, &phase(&fields)))).await;
         assert_eq!(finished.result.failure, None, "{fields}");
         let operation = &finished.result.operations[0];
-        assert_eq!((operation.operation.as_str(), operation.count), (command, requests), "{fields}");
+        assert_eq!((operation.name.as_str(), operation.count), (command, requests), "{fields}");
     }
 }
 

@@ -61,10 +61,10 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
     let after = record.after.as_ref().unwrap();
     for operation in &finished.result.operations {
         let calls = |counters: &dragstrip_results::observed::ServerCounters| {
-            counters.commands.get(&operation.operation.to_lowercase()).map_or(0, |counter| counter.calls)
+            counters.commands.get(&operation.name.to_lowercase()).map_or(0, |counter| counter.calls)
         };
         assert!(operation.count > 100, "{operation:?}");
-        assert_eq!(calls(after) - calls(&record.before), operation.count, "{}", operation.operation);
+        assert_eq!(calls(after) - calls(&record.before), operation.count, "{}", operation.name);
     }
     let window = &finished.result.window;
     assert!(window.seconds > 1.5 && window.start_skew_seconds.abs() < 0.5, "{window:?}");
@@ -575,7 +575,7 @@ async fn keys_are_there_before_the_line_and_the_warm_up_is_in_no_figure() {
     assert_eq!(finished.result.failure, None);
     assert_eq!(finished.result.load, Some(Presence { expected: 1001, found: 1001 }));
     let warm = finished.result.warmup["GET"];
-    let get = finished.result.operations.iter().find(|operation| operation.operation == "GET").unwrap();
+    let get = finished.result.operations.iter().find(|operation| operation.name == "GET").unwrap();
     assert!(warm > 0 && get.hits == Some(get.count), "{warm} {get:?}");
     assert_eq!(finished.result.commands["get"], warm + get.count, "the server counts the warm-up too");
     let window = &finished.result.window;

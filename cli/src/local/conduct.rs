@@ -131,8 +131,10 @@ fn outcome(result: &RepetitionResult) -> String {
         return format!("failed: {}", failure.failure.message);
     }
     let total = result.total();
-    let throughput =
-        total.map(|total| format!("{} ops/s", rate(total.operations_per_second))).unwrap_or_default();
+    let throughput = total
+        .and_then(|total| total.operations_per_second)
+        .map(|ops| format!("{} ops/s", rate(ops)))
+        .unwrap_or_default();
     let p99 = total.and_then(|total| total.latency_milliseconds.p99);
     let p99 = p99.map(|p99| format!(", p99 {p99:.3} ms")).unwrap_or_default();
     let errors = total.map_or(0, |total| total.errors);

@@ -1,7 +1,7 @@
 //! From the results of all pods to one repetition's result: counts are summed,
 //! throughput is taken over the window in which every client was active,
-//! histograms are added. What some pods measured without the others, or only a part
-//! of what they did, is never summed. Pure.
+//! histograms are added; percentiles are never averaged. What some pods measured without the
+//! others, or only a part of what they did, is never summed. Pure.
 
 pub(super) mod checks;
 mod window;
@@ -13,126 +13,62 @@ use dragstrip_crds::{
     workload::Merge,
 };
 use dragstrip_results::{
-    histogram::{EncodedHistogram, HistogramError, Latencies},
-    result::{
-        Failure, FailureStep, MergedOperation, OperationResult, PodFailure, PodResult, RepetitionResult,
-        TOTAL,
-    },
+    histogram::{EncodedHistogram, HistogramError, merged},
+    result::{Failure, FailureStep, Operation, PodFailure, PodResult, RepetitionResult, TOTAL},
     search::SearchPoint,
 };
 use std::ops::Range;
 use window::Common;
 
-/// A failure without exit code or last words.
-pub fn failure(step: FailureStep, message: String) -> Failure {
-    Failure { step, message, exit_code: None, signal: None, last_lines: Vec::new() }
-}
-
-fn merged_histogram<'a>(
-    encoded: impl Iterator<Item = Option<&'a EncodedHistogram>>,
-) -> Result<Option<Latencies>, HistogramError> {
-    let mut merged: Option<Latencies> = None;
-    for histogram in encoded {
-        let Some(histogram) = histogram else {
-            return Ok(None);
-        };
-        let decoded = Latencies::decode(histogram)?;
-        match &mut merged {
-            None => merged = Some(decoded),
-            Some(sum) => sum.add(&decoded)?,
-        }
-    }
-    Ok(merged)
-}
-
-fn sum_known(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    values.flatten().reduce(|a, b| a + b)
-}
-
 /// The operations of `pod` that belong to the row `name`.
-fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a OperationResult> {
-    pod.operations.iter().filter(move |operation| name == TOTAL || operation.operation == name)
+fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a Operation> {
+    pod.operations.iter().filter(move |operation| name == TOTAL || operation.name == name)
 }
 
-fn rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
-    let own = operation.own_operations_per_second;
-    own.unwrap_or_else(|| common.rate(pod, operation, operation.count))
-}
-
-/// Bytes per second, over the operation's own time where it has one.
-fn bytes_rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
-    match operation.own_operations_per_second {
-        Some(own) if operation.count > 0 => own * operation.bytes as f64 / operation.count as f64,
-        _ => common.rate(pod, operation, operation.bytes),
-    }
-}
-
-/// The tools' own rate of the row `name`; none where one of them does not tell.
-fn tool_rate(results: &[PodResult], name: &str) -> Option<f64> {
-    let reported = |pod: &PodResult| match name {
-        TOTAL => pod.tool.reported_operations_per_second,
-        _ => of(pod, name).map(|operation| operation.reported_operations_per_second).sum(),
+/// The row `name` over all pods. TOTAL has the rate that the tools themselves report of all together.
+fn merge_operation(name: &str, results: &[PodResult], common: &Common) -> Result<Operation, HistogramError> {
+    let all: Vec<&Operation> = results.iter().flat_map(|pod| of(pod, name)).collect();
+    let rate = |(pod, row): (&PodResult, &Operation)| {
+        row.operations_per_second.unwrap_or_else(|| common.rate(pod, row))
     };
-    results.iter().map(reported).sum()
-}
-
-fn merge_operation(
-    name: &str,
-    results: &[PodResult],
-    common: &Common,
-) -> Result<MergedOperation, HistogramError> {
-    let all: Vec<&OperationResult> = results.iter().flat_map(|pod| of(pod, name)).collect();
-    let histogram = merged_histogram(all.iter().map(|operation| operation.histogram.as_ref()))?;
-    let latency = match (&histogram, all.as_slice()) {
-        (Some(histogram), _) => histogram.summary(),
-        // What the tool printed of one operation is right; of several it cannot be joined.
-        (None, [single]) => single.latency_milliseconds,
-        (None, _) => LatencySummary::default(),
+    let rows = results.iter().flat_map(|pod| of(pod, name).map(move |row| (pod, row)));
+    let sum = Operation::sum(name, &all)?;
+    let tools = match name {
+        TOTAL => results.iter().map(|pod| pod.tool.reported_operations_per_second).sum(),
+        _ => sum.tool_operations_per_second,
     };
-    let sum = |of_operation: &dyn Fn(&PodResult, &OperationResult) -> f64| -> f64 {
-        results
-            .iter()
-            .flat_map(|pod| of(pod, name).map(move |op| (pod, op)))
-            .map(|(pod, op)| of_operation(pod, op))
-            .sum()
-    };
-    Ok(MergedOperation {
-        operation: name.to_owned(),
-        count: all.iter().map(|operation| operation.count).sum(),
-        operations_per_second: sum(&|pod, operation| rate(common, pod, operation)),
-        tool_operations_per_second: tool_rate(results, name),
-        bytes_per_second: sum(&|pod, operation| bytes_rate(common, pod, operation)),
-        hits: sum_known(all.iter().map(|operation| operation.hits)),
-        misses: sum_known(all.iter().map(|operation| operation.misses)),
-        errors: all.iter().map(|operation| operation.errors).sum(),
-        latency_milliseconds: latency,
-        histogram: histogram.map(|all| all.encode()).transpose()?,
+    Ok(Operation {
+        operations_per_second: Some(rows.map(rate).sum()),
+        tool_operations_per_second: tools,
+        // Each pod's own series is stored with the pod.
+        per_second: Vec::new(),
+        ..sum
     })
 }
 
 /// An operation nobody sent (the GET of a write-only phase) is no row.
-fn happened(operation: &OperationResult) -> bool {
-    operation.count + operation.errors > 0 || operation.own_operations_per_second.is_some()
+fn happened(operation: &Operation) -> bool {
+    operation.count + operation.errors > 0 || operation.operations_per_second.is_some()
 }
 
 /// One row per operation, and their total last; nothing for tools that only have figures
 /// of their own. Operations that ran one after the other have no total.
-fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<MergedOperation>, HistogramError> {
+fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<Operation>, HistogramError> {
     let mut names: Vec<&str> = Vec::new();
     for operation in results.iter().flat_map(|r| &r.operations).filter(|operation| happened(operation)) {
-        if !names.contains(&operation.operation.as_str()) {
-            names.push(&operation.operation);
+        if !names.contains(&operation.name.as_str()) {
+            names.push(&operation.name);
         }
     }
     let mut all = results.iter().flat_map(|pod| &pod.operations);
-    let apart = names.len() > 1 && all.any(|operation| operation.own_operations_per_second.is_some());
+    let apart = names.len() > 1 && all.any(|operation| operation.operations_per_second.is_some());
     let total = (!names.is_empty() && !apart).then_some(TOTAL);
     names.into_iter().chain(total).map(|name| merge_operation(name, results, common)).collect()
 }
 
 /// Says which latencies are missing because they cannot be joined over pods, and
 /// which are no more than a tool's own word.
-fn latency_notes(operations: &[MergedOperation], results: &[PodResult]) -> Vec<String> {
+fn latency_notes(operations: &[Operation], results: &[PodResult]) -> Vec<String> {
     let printed = |name: &str| {
         let mut of_pods = results.iter().flat_map(|pod| of(pod, name));
         of_pods.any(|operation| operation.latency_milliseconds != LatencySummary::default())
@@ -140,8 +76,8 @@ fn latency_notes(operations: &[MergedOperation], results: &[PodResult]) -> Vec<S
     let without = operations.iter().filter(|operation| operation.histogram.is_none());
     let (missing, own): (Vec<_>, Vec<_>) =
         without.partition(|operation| operation.latency_milliseconds == LatencySummary::default());
-    let names = |rows: Vec<&MergedOperation>| {
-        let names = rows.into_iter().map(|row| row.operation.as_str()).filter(|name| printed(name));
+    let names = |rows: Vec<&Operation>| {
+        let names = rows.into_iter().map(|row| row.name.as_str()).filter(|name| printed(name));
         Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
     };
     let missing = names(missing).map(|names| {
@@ -150,8 +86,8 @@ fn latency_notes(operations: &[MergedOperation], results: &[PodResult]) -> Vec<S
         )
     });
     let tool = results.first().map_or("the tool", |pod| pod.tool.name.as_str());
-    let own = names(own)
-        .map(|names| format!("latencies of {names} are {tool}'s own figures: it keeps no histogram"));
+    let own =
+        names(own).map(|names| format!("latencies of {names} are {tool}'s own figures: it has no histogram"));
     missing.into_iter().chain(own).collect()
 }
 
@@ -210,7 +146,7 @@ type ScheduleParts<'a> = (&'a ScheduleRecord, Option<&'a EncodedHistogram>);
 pub fn add_schedules<'a>(
     records: impl Iterator<Item = ScheduleParts<'a>> + Clone,
 ) -> Result<Option<(ScheduleRecord, EncodedHistogram)>, HistogramError> {
-    let Some(lag) = merged_histogram(records.clone().map(|(_, lag)| lag))? else { return Ok(None) };
+    let Some(lag) = merged(records.clone().map(|(_, lag)| lag))? else { return Ok(None) };
     let sum = records.map(|(record, _)| record.clone()).reduce(|sum, record| ScheduleRecord {
         operations_per_second: sum.operations_per_second + record.operations_per_second,
         scheduled: sum.scheduled + record.scheduled,
@@ -223,15 +159,15 @@ pub fn add_schedules<'a>(
     Ok(sum.map(|sum| (ScheduleRecord { lag_milliseconds: lag.summary(), ..sum }, encoded)))
 }
 
-/// What went wrong in `pod`, if anything did. A part of a result is none: its sums
-/// would look like whole ones.
+/// What went wrong in `pod`, if anything did. A part of a result is not one: its sums
+/// would look like complete ones.
 fn failure_of(pod: &PodResult) -> Option<Failure> {
-    let part = || failure(FailureStep::Lost, "only part of its result could be read".to_owned());
+    let part = || Failure::new(FailureStep::Lost, "only part of its result could be read".to_owned());
     pod.failure.clone().or_else(|| (!pod.complete).then(part))
 }
 
 /// What makes the numbers of the pods unusable, the cause before its consequences.
-/// A pod that was told to stop, or left nothing, is lost unless another one's
+/// A pod that was stopped, or left nothing, is lost unless another one's
 /// failure was the reason.
 fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Option<PodFailure> {
     let with = |wanted: &dyn Fn(FailureStep) -> bool| {
@@ -252,7 +188,7 @@ fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Opti
     let left = u32::try_from(results.len()).unwrap_or(u32::MAX);
     (left < expected).then(|| PodFailure {
         pod: attempt.name.clone(),
-        failure: failure(
+        failure: Failure::new(
             FailureStep::Lost,
             format!("a client pod or its node is lost: {left} of {expected} client pods left a result, the others were deleted"),
         ),
@@ -260,8 +196,8 @@ fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Opti
 }
 
 /// Reads that found their key, and all reads; `None` without reads.
-fn reads(operations: &[MergedOperation]) -> Option<(u64, u64)> {
-    let single = operations.iter().filter(|operation| operation.operation != TOTAL);
+fn reads(operations: &[Operation]) -> Option<(u64, u64)> {
+    let single = operations.iter().filter(|operation| operation.name != TOTAL);
     let sum = single.fold((0, 0), |(hits, reads), row| {
         let (found, missed) = (row.hits.unwrap_or(0), row.misses.unwrap_or(0));
         (hits + found, reads + found + missed)
@@ -270,12 +206,12 @@ fn reads(operations: &[MergedOperation]) -> Option<(u64, u64)> {
 }
 
 /// Share of reads that found their key; `None` without reads.
-fn hit_ratio(operations: &[MergedOperation]) -> Option<f64> {
+fn hit_ratio(operations: &[Operation]) -> Option<f64> {
     reads(operations).map(|(hits, reads)| hits as f64 / reads as f64)
 }
 
 /// Why too few reads found their key, if the phase declares how many must.
-fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<String> {
+fn too_few_hits(attempt: &Attempt, operations: &[Operation]) -> Option<String> {
     let minimum = attempt.declared.minimum_hit_ratio.as_ref()?.value();
     let Some((hits, reads)) = reads(operations) else {
         return Some(format!("minimumHitRatio is {minimum}, but the tool counted no reads"));
@@ -296,12 +232,12 @@ pub fn common_window(results: &[PodResult]) -> Option<Range<i64>> {
     Common::of(results).unix_nanos()
 }
 
-/// One repetition out of what its pods said. A failed or missing pod, or one of
-/// whose result only a part is known, makes the repetition failed, never a partial sum.
+/// One repetition out of its pods' results. A failed or missing pod, or one whose result is
+/// only partly known, makes the repetition fail; there is never a partial sum.
 pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> RepetitionResult {
-    let own = |step, message| PodFailure { pod: attempt.name.clone(), failure: failure(step, message) };
+    let own = |step, message| PodFailure { pod: attempt.name.clone(), failure: Failure::new(step, message) };
     let refused = pods_failure(attempt, expected, &results);
-    // Each pod's own account is kept; there is nothing to add up.
+    // Each pod's own account is stored; there is nothing to add up.
     let summed: &[PodResult] = if refused.is_some() { &[] } else { &results };
     let common = Common::of(summed);
     let records = summed.iter().filter_map(|pod| Some((pod.schedule.as_ref()?, pod.schedule_lag.as_ref())));
@@ -349,15 +285,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         checks,
         failure,
         pods: results,
-        servers: Vec::new(),
-        memory: Vec::new(),
-        environment: None,
-        nodes: Vec::new(),
-        cpusets: Vec::new(),
-        verdict: None,
-        reasons: Vec::new(),
-        limited_by: None,
-        point: None,
+        ..RepetitionResult::default()
     };
     let point = attempt.point.as_ref().and_then(|point| {
         Some(SearchPoint::of(point.value?, point.share, &result, attempt.tool.planned_seconds()))

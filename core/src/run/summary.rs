@@ -18,59 +18,36 @@ use dragstrip_crds::{
     workload::LoadSpec,
 };
 use dragstrip_results::{
-    histogram::Latencies,
-    result::{MergedOperation, RepetitionResult, TOTAL},
+    result::{Operation, RepetitionResult, TOTAL},
     statistics::spread,
     verdict,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-fn latencies(rows: &[&MergedOperation]) -> LatencySummary {
-    if let [single] = rows {
-        return single.latency_milliseconds;
-    }
-    let mut merged: Option<Latencies> = None;
-    for row in rows {
-        let Some(decoded) = row.histogram.as_ref().and_then(|encoded| Latencies::decode(encoded).ok()) else {
-            // What a tool printed of several repetitions cannot be joined: no number rather than a wrong one.
-            return LatencySummary::default();
-        };
-        match &mut merged {
-            None => merged = Some(decoded),
-            Some(sum) => {
-                if sum.add(&decoded).is_err() {
-                    return LatencySummary::default();
-                }
-            }
-        }
-    }
-    merged.map(|all| all.summary()).unwrap_or_default()
-}
-
+/// The row of `name` over all repetitions: the one place where measured operations become those
+/// of a status.
 fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationStatus> {
-    let rows: Vec<&MergedOperation> =
-        repetitions.iter().filter_map(|r| r.operations.iter().find(|op| op.operation == name)).collect();
-    let rates: Vec<f64> = rows.iter().map(|row| row.operations_per_second).collect();
-    let reported: Option<Vec<f64>> = rows.iter().map(|row| row.tool_operations_per_second).collect();
-    let bytes: Vec<f64> = rows.iter().map(|row| row.bytes_per_second).collect();
-    let sum = |pick: fn(&MergedOperation) -> Option<u64>| {
-        rows.iter().filter_map(|row| pick(row)).reduce(|a, b| a + b)
-    };
+    let rows: Vec<&Operation> =
+        repetitions.iter().filter_map(|r| r.operations.iter().find(|row| row.name == name)).collect();
+    // Histograms that were merged over pods can be merged over repetitions too.
+    let sum = Operation::sum(name, &rows).ok()?;
+    let rates: Vec<f64> = rows.iter().filter_map(|row| row.operations_per_second).collect();
+    let mean = |sum: f64| sum / rows.len() as f64;
     Some(OperationStatus {
-        operation: name.to_owned(),
-        count: rows.iter().map(|row| row.count).sum(),
+        operation: sum.name,
+        count: sum.count,
         operations_per_second: spread(&rates)?,
-        tool_operations_per_second: reported.and_then(|reported| spread(&reported)).map(|spread| spread.mean),
-        bytes_per_second: spread(&bytes)?.mean,
-        hits: sum(|row| row.hits),
-        misses: sum(|row| row.misses),
-        errors: rows.iter().map(|row| row.errors).sum(),
-        latency_milliseconds: latencies(&rows),
+        tool_operations_per_second: sum.tool_operations_per_second.map(mean),
+        bytes_per_second: mean(rows.iter().map(|row| row.bytes_per_second()).sum()),
+        hits: sum.hits,
+        misses: sum.misses,
+        errors: sum.errors,
+        latency_milliseconds: sum.latency_milliseconds,
     })
 }
 
 fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
-    let total = result.operations.iter().find(|op| op.operation == TOTAL);
+    let total = result.total();
     let tool: Option<Vec<f64>> =
         result.pods.iter().map(|pod| pod.tool.reported_operations_per_second).collect();
     let cpus = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
@@ -80,7 +57,7 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
         measurement: result.measurement,
         config_map: config_map.to_owned(),
         window_seconds: result.window_seconds,
-        operations_per_second: total.map(|total| total.operations_per_second),
+        operations_per_second: total.and_then(|total| total.operations_per_second),
         tool_operations_per_second: tool.map(|rates| rates.iter().sum()),
         p99_milliseconds: total.and_then(|total| total.latency_milliseconds.p99),
         client_cpus: cpus.map(|pod| pod.client.cpu_seconds / pod.window.seconds).sum(),
@@ -155,24 +132,20 @@ fn schedule(results: &[&RepetitionResult]) -> Option<ScheduleRecord> {
     Some(ScheduleRecord { operations_per_second: rate, ..sum })
 }
 
-/// Names of all operations in the order in which repetitions tell them, TOTAL last.
+/// Names of all operations in the order of the results, TOTAL last.
 fn names<'a>(results: &[&'a RepetitionResult]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for operation in results.iter().flat_map(|result| &result.operations) {
-        if operation.operation != TOTAL && !names.contains(&operation.operation.as_str()) {
-            names.push(&operation.operation);
-        }
-    }
-    let mut rows = results.iter().flat_map(|result| &result.operations);
-    let total = rows.any(|row| row.operation == TOTAL).then_some(TOTAL);
-    names.into_iter().chain(total).collect()
+    let all = results.iter().flat_map(|result| &result.operations).map(|row| row.name.as_str());
+    let (total, mut names): (Vec<&str>, Vec<&str>) = all.partition(|name| *name == TOTAL);
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    names.extend(total.first());
+    names
 }
 
 /// Says which latencies are those of each repetition alone.
 fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> Option<String> {
     let known = |name: &str| {
-        let mut rows =
-            results.iter().flat_map(|result| &result.operations).filter(|row| row.operation == name);
+        let mut rows = results.iter().flat_map(|result| &result.operations).filter(|row| row.name == name);
         rows.any(|row| row.latency_milliseconds != LatencySummary::default())
     };
     let missing = operations.iter().filter(|row| row.latency_milliseconds == LatencySummary::default());
@@ -186,8 +159,8 @@ fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> 
     })
 }
 
-/// The largest memory that all servers together had after a measurement; none where
-/// one of them did not tell.
+/// The largest memory that all servers together had after a measurement; `None` if
+/// one of them did not report it.
 fn server_memory(results: &[&RepetitionResult]) -> Option<ServerMemoryStatus> {
     let of = |result: &&RepetitionResult| {
         let servers = result.servers.iter().map(|server| server.usage.cgroup.as_ref());
@@ -227,12 +200,7 @@ fn phase(
         name: declared.name.clone(),
         tool: tool(first),
         repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
-        // A result that a version without verdicts stored has none: nor has its phase.
-        verdict: results
-            .iter()
-            .map(|result| result.verdict)
-            .collect::<Option<Vec<_>>>()
-            .map(|_| verdict::worst(&reasons)),
+        verdict: Some(verdict::worst(&reasons)),
         limited_by: limited_by(&results),
         metrics: metrics(&results),
         batches: results.last().and_then(|last| last.batches.clone()),
@@ -276,7 +244,7 @@ pub fn required(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>)
     })
 }
 
-/// Most bytes of all phases as JSON: the object is kept, watched and sent as a whole.
+/// Most bytes of all phases as JSON: the object is stored, watched and sent as one.
 const LARGEST: usize = 150_000;
 
 /// `phases` without what makes them too large for a status: first the memory of each
@@ -334,7 +302,8 @@ mod tests {
                     "throttledPeriods": 0, "cgroup": cgroup}})
             };
             serde_json::from_value(serde_json::json!({
-                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [],
+                "phase": "read", "repetition": 1, "measurement": 1, "startSkewSeconds": 0.0, "windowSeconds": 1.0,
+                "operations": [], "pods": [],
                 "servers": servers.iter().map(server).collect::<Vec<_>>()
             }))
             .unwrap()
@@ -393,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_run_has_a_status_that_can_be_kept() {
+    fn the_largest_run_has_a_status_that_fits() {
         let names: Vec<String> = (0..32).map(|index| format!("phase-number-{index}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut largest = run(&names, 99);
@@ -405,7 +374,10 @@ mod tests {
         let bytes = serde_json::to_vec(&phases).unwrap().len();
         assert!(bytes < 160_000, "32 phases of 99 repetitions have {bytes} bytes");
         assert_eq!(phases[31].operations[0].operations_per_second.repetitions, 99, "the figures are of all");
-        assert!(phases[0].notes.iter().any(|note| note.contains("left out for its size")), "nobody is told");
+        assert!(
+            phases[0].notes.iter().any(|note| note.contains("left out for its size")),
+            "the status does not say so"
+        );
     }
 
     #[test]

@@ -10,16 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result at a glance: that of one phase, in whole numbers.
-// Not operationsPerSecond, p99Microseconds and limitedBy, which were lists: the apiserver can
-// write no status over one whose field has another type now. What is stored without these is read as nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Headline {
     /// The phase: that of spec.headline; else the last measured one that has a throughput.
     #[serde(default)]
     pub phase: String,
-    /// Operations per second of all operations together, mean over repetitions; absent of
-    /// a tool that counts none, and where several operations ran one after the other.
+    /// Operations per second of all operations together, mean over repetitions; omitted
+    /// for a tool that counts none, and if several operations ran one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<i64>,
     /// 99th percentile of latency in microseconds; omitted if the tool does not report it.
@@ -111,7 +109,7 @@ pub struct RepetitionStatus {
     pub config_map: String,
     /// Window in which every client was active, in seconds.
     pub window_seconds: f64,
-    /// Throughput of all operations together, in operations per second; absent where
+    /// Throughput of all operations together, in operations per second; omitted if
     /// operations ran one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations_per_second: Option<f64>,

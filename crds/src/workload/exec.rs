@@ -240,7 +240,7 @@ fn stdout() -> String {
 pub struct RegexLine {
     /// Regular expression (Rust's regex syntax) with named groups, matched line by line. The names
     /// `operation`, `count`, `operationsPerSecond`, `errors`, `hits`, `misses`, `bytes`, `seconds`,
-    /// `meanLatency`, `minimumLatency` and `maximumLatency` have a meaning; `p` and two to eight
+    /// `meanLatency` and `maximumLatency` have a meaning; `p` and two to eight
     /// digits is a percentile (p50, p99; p999 is 99.9, p9999 is 99.99). Any other group is a metric
     /// of that name. The unit of a time (1.2ms, 950µs, 0.5 secs, 1m2.5s) takes precedence over
     /// latencyUnit.
@@ -305,8 +305,6 @@ pub enum JsonMeaning {
     Duration,
     /// Mean latency, in `unit`.
     MeanLatency,
-    /// Smallest latency, in `unit`.
-    MinimumLatency,
     /// Latency percentile, in `unit`; `percentile` names it.
     LatencyPercentile,
     /// Largest latency, in `unit`.
@@ -333,7 +331,7 @@ pub struct JsonValue {
     pub pointer: String,
     /// What it means: Count (operations that succeeded), Attempts (operations that succeeded or
     /// failed), OperationsPerSecond, Errors, Hits, Misses, Bytes, Duration, MeanLatency,
-    /// MinimumLatency, LatencyPercentile, MaximumLatency or Metric.
+    /// LatencyPercentile, MaximumLatency or Metric.
     pub meaning: JsonMeaning,
     /// Name of its operation, such as GET. Defaults to the parser's operation.
     #[schemars(length(min = 1, max = 63))]

@@ -17,7 +17,7 @@ use dragstrip_results::{
         CLOCK_PATH, ClockReading, JOB_VARIABLE, JobSpec, PROGRESS_PATH, RUNNER_PORT, RunnerStage,
         RunnerState, START_PATH, StartCommand,
     },
-    result::{Failure, FailureStep, LOG_MARKER, OperationResult, PodResult, ServerRecord, Window},
+    result::{Failure, FailureStep, LOG_MARKER, Operation, PodResult, ServerRecord, Window},
 };
 use futures::TryStreamExt;
 use jiff::Timestamp;
@@ -95,8 +95,8 @@ impl Runner {
         result.tool.name = "loadgen".into();
         result.window = Window { start_unix_nanos, seconds, ..Window::default() };
         result.client.cpu_seconds = seconds / 2.0;
-        result.operations = vec![OperationResult {
-            operation: "GET".to_owned(),
+        result.operations = vec![Operation {
+            name: "GET".to_owned(),
             commands: vec!["get".to_owned()],
             count: READS,
             hits: Some(READS),
@@ -104,7 +104,7 @@ impl Runner {
             bytes: READS * 100,
             latency_milliseconds: latencies.summary(),
             histogram: Some(latencies.encode()?),
-            ..OperationResult::default()
+            ..Operation::default()
         }];
         result.server = Some(server());
         Ok(result)

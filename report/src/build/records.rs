@@ -59,10 +59,7 @@ fn limits(status: &BenchmarkRunStatus) -> Vec<PhaseLimit> {
 /// histograms, and totals that repeat the only operation.
 fn curves<'a>(results: impl Iterator<Item = &'a RepetitionResult>) -> Vec<Curve> {
     let rows = results.filter(|result| result.failure.is_none()).flat_map(|result| {
-        result
-            .operations
-            .iter()
-            .filter_map(|row| Some((&result.phase, &row.operation, row.histogram.as_ref()?)))
+        result.operations.iter().filter_map(|row| Some((&result.phase, &row.name, row.histogram.as_ref()?)))
     });
     let groups = grouped(rows, |(phase, operation, _)| (*phase, *operation));
     let operations: Vec<_> = groups.iter().map(|(place, _)| *place).collect();

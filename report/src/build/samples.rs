@@ -92,10 +92,10 @@ fn of_tool(metrics: &[Metric]) -> impl Iterator<Item = Figure> {
 
 /// The figures of an operation, of a run and of one repetition alike.
 macro_rules! operation_figures {
-    ($row:expr, $rate:expr, $within:expr, $errors:expr) => {{
+    ($row:expr, $rate:expr, $bytes:expr, $within:expr, $errors:expr) => {{
         let row = $row;
-        let bytes = Some(row.bytes_per_second).filter(|bytes| *bytes > 0.0);
-        let rate = figure(MetricName::OperationsPerSecond, Some($rate));
+        let bytes = Some($bytes).filter(|bytes| *bytes > 0.0);
+        let rate = figure(MetricName::OperationsPerSecond, $rate);
         let figures = [
             rate.map(|rate| Figure { within: $within, ..rate }),
             figure(MetricName::BytesPerSecond, bytes),
@@ -195,7 +195,8 @@ impl<'a> Collector<'a> {
     fn add_phase(&mut self, phase: &PhaseStatus, repetition: u32) {
         for row in &phase.operations {
             let rate = row.operations_per_second;
-            let figures = operation_figures!(row, rate.mean, Some(rate), errors(row));
+            let figures =
+                operation_figures!(row, Some(rate.mean), row.bytes_per_second, Some(rate), errors(row));
             self.add(&phase.name, &row.operation, repetition, phase.verdict, figures);
         }
         self.add(&phase.name, TOTAL, repetition, phase.verdict, of_phase(phase));
@@ -205,8 +206,9 @@ impl<'a> Collector<'a> {
         let verdict = if result.failure.is_some() { Some(Verdict::Invalid) } else { result.verdict };
         let (phase, repetition) = (&result.phase, result.repetition);
         for row in &result.operations {
-            let figures = operation_figures!(row, row.operations_per_second, None, row.errors as f64);
-            self.add(phase, &row.operation, repetition, verdict, figures);
+            let (rate, bytes) = (row.operations_per_second, row.bytes_per_second());
+            let figures = operation_figures!(row, rate, bytes, None, row.errors as f64);
+            self.add(phase, &row.name, repetition, verdict, figures);
         }
         let batches = result.batches.iter().flat_map(of_batches);
         let figures = batches.chain(of_memory(&result.memory)).chain(of_tool(&result.metrics));

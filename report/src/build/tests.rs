@@ -214,7 +214,7 @@ fn stored_results_give_every_figure_of_every_repetition_and_curves() {
         serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
     result.phase = "read".to_owned();
     let mut one = entry("a", &[], 1, run("a", "redis", &[100.0, 110.0], 1.0));
-    let operation = result.operations[0].operation.clone();
+    let operation = result.operations[0].name.clone();
     let second = RepetitionResult { repetition: result.repetition + 1, ..result.clone() };
     one.results = vec![second, result];
     let document = build(Input { title: "alone".to_owned(), entries: vec![one], ..Input::default() });
@@ -235,13 +235,13 @@ fn the_curve_of_the_total_is_omitted_beside_that_of_the_only_operation() {
         serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
     let mut histogram = dragstrip_results::histogram::empty().unwrap();
     histogram.record(100).unwrap();
-    let histogram = dragstrip_results::histogram::encode(&histogram).unwrap();
+    let histogram = dragstrip_results::histogram::Latencies::from_microseconds(histogram).encode().unwrap();
     let curves = |names: &[&str]| {
         let mut result = result.clone();
         let mut row = result.operations.remove(0);
         row.histogram = Some(histogram.clone());
         for name in names {
-            (*name).clone_into(&mut row.operation);
+            (*name).clone_into(&mut row.name);
             result.operations.push(row.clone());
         }
         let mut one = entry("a", &[], 1, run("a", "redis", &[100.0], 1.0));

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dragstrip_loadgen::configuration::Configuration;
-use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
+use dragstrip_loadgen::counts::assemble::{Counts, client_cpu, not_merged, set_ending, start};
 use dragstrip_loadgen::counts::recorder::OperationRecord;
-use dragstrip_loadgen::counts::report::{ClientCpu, Failure, Report, StartReport, ThreadCpu};
+use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
 use dragstrip_loadgen::driver::ClockAnchor;
 use dragstrip_loadgen::driver::CpuTime;
 use dragstrip_loadgen::driver::Ending;
@@ -20,7 +20,6 @@ use crate::work::batches;
 
 /// What a run leaves behind.
 pub(crate) struct Gathered {
-    pub(crate) addresses: Vec<String>,
     pub(crate) clock: ClockAnchor,
     /// The start line; none when the run never got there.
     pub(crate) line: Option<Instant>,
@@ -36,7 +35,6 @@ pub(crate) struct Gathered {
 impl Gathered {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
-            addresses: Vec::new(),
             clock: ClockAnchor::now(),
             line: None,
             process_cpu: CpuTime::default(),
@@ -50,7 +48,7 @@ impl Gathered {
 
 /// The report of a run that could not even count.
 pub(crate) fn failed(configuration: &Configuration, failure: Failure) -> Report {
-    let mut report = blank(configuration, &[]);
+    let mut report = blank(configuration);
     set_ending(&mut report, Ending::Failed(failure));
     report
 }
@@ -62,16 +60,12 @@ pub(crate) fn report(
     gathered: &Gathered,
     ending: Ending,
 ) -> Report {
-    let mut report = blank(configuration, &gathered.addresses);
-    report.client_cpu = ClientCpu {
-        user_seconds: gathered.process_cpu.user.as_secs_f64(),
-        system_seconds: gathered.process_cpu.system.as_secs_f64(),
-        max_thread_share: gathered.thread_cpu.iter().map(|thread| thread.share).fold(0.0, f64::max),
-        threads: gathered.thread_cpu.clone(),
-    };
+    let mut report = blank(configuration);
+    report.client_cpu = client_cpu(gathered.process_cpu, gathered.thread_cpu.clone());
     let names = [plan.work.operation_name().to_owned()];
     let recorders = gathered.counters.recorders();
-    report.start = start(gathered, recorders.iter().filter_map(|recorder| recorder.first_send).min());
+    let earliest = recorders.iter().filter_map(|recorder| recorder.first_send).min();
+    report.start = start(gathered.clock, gathered.line, earliest, None);
     let recorders = recorders.iter().map(|recorder| &**recorder).collect();
     let counts = Counts { schedule: None, names: &names, recorders, clock: gathered.clock };
     let ending = match counts.fill(&mut report, configuration) {
@@ -88,23 +82,12 @@ pub(crate) fn report(
     report
 }
 
-fn blank(configuration: &Configuration, addresses: &[String]) -> Report {
+fn blank(configuration: &Configuration) -> Report {
     Report {
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         specification: Some(configuration.specification.clone()),
-        addresses: addresses.to_vec(),
         ..Report::default()
-    }
-}
-
-fn start(gathered: &Gathered, first_send: Option<Instant>) -> StartReport {
-    let Some(line) = gathered.line else { return StartReport::default() };
-    let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
-    StartReport {
-        line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)),
-        first_send_min_micros: first_send.map(late),
-        ..StartReport::default()
     }
 }
 

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use dragstrip_results::histogram::{self, HistogramError};
+use dragstrip_crds::measured::ScheduleRecord;
+use dragstrip_results::commands;
+use dragstrip_results::histogram::{self, HistogramError, Latencies};
+use dragstrip_results::result::{Operation, Presence};
 
 use crate::configuration::Configuration;
 use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
-use crate::counts::recorder::{NodeCounts, OperationRecord, Recorder, Second, SecondCell};
+use crate::counts::recorder::{OperationRecord, Recorder};
 use crate::counts::report::{
-    ClientCpu, ErrorReport, Failure, Latency, OperationReport, Report, RunStatus, ScheduleReport,
-    SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, Totals, VerifiedReport, WarmupReport,
+    ClientCpu, ErrorReport, Failure, Report, RunStatus, ShardReport, StartReport, ThreadCpu, Totals,
+    WarmupReport,
 };
 use crate::driver::clock::ClockAnchor;
 use crate::driver::cpu::CpuTime;
@@ -22,7 +25,6 @@ use crate::workload::operations::{self, OperationSpec};
 
 /// What a run leaves behind.
 pub(crate) struct Gathered {
-    pub(crate) addresses: Vec<String>,
     pub(crate) clock: ClockAnchor,
     /// The start line; none when the run never got there.
     pub(crate) line: Option<Instant>,
@@ -32,13 +34,7 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     pub(crate) fn new() -> Self {
-        Self {
-            addresses: Vec::new(),
-            clock: ClockAnchor::now(),
-            line: None,
-            process_cpu: CpuTime::default(),
-            outcomes: Vec::new(),
-        }
+        Self { clock: ClockAnchor::now(), line: None, process_cpu: CpuTime::default(), outcomes: Vec::new() }
     }
 
     fn recorders(&self) -> impl Iterator<Item = &Recorder> {
@@ -69,10 +65,9 @@ impl Counts<'_> {
     ) -> Result<Vec<OperationRecord>, HistogramError> {
         self.set_window(report);
         report.errors = self.errors();
-        report.per_second = self.seconds();
         let records = self.merged()?;
         report.operations = self.operations(&records, report.window_seconds)?;
-        report.totals = totals(&report.operations, report.window_seconds);
+        report.totals = totals(&records, report.window_seconds);
         report.warmup = (!configuration.warmup.is_zero()).then(|| WarmupReport {
             seconds: configuration.warmup.as_secs_f64(),
             operations: self
@@ -94,7 +89,6 @@ impl Counts<'_> {
             (first, last) = (Some(begin), last.max(end));
         }
         report.started_at_unix_nanos = first.map(|instant| self.clock.unix_nanos_at(instant));
-        report.ended_at_unix_nanos = last.map(|instant| self.clock.unix_nanos_at(instant));
         if let (Some(first), Some(last)) = (first, last) {
             report.window_seconds = last.saturating_duration_since(first).as_secs_f64();
         }
@@ -115,24 +109,27 @@ impl Counts<'_> {
         &self,
         records: &[OperationRecord],
         window_seconds: f64,
-    ) -> Result<Vec<OperationReport>, HistogramError> {
-        let written = |(name, record): (&String, &OperationRecord)| {
-            Ok(OperationReport {
-                operation: name.clone(),
-                requests: record.requests,
+    ) -> Result<Vec<Operation>, HistogramError> {
+        let all = self.names.iter().zip(records).enumerate();
+        all.map(|(index, (name, record))| {
+            let latencies = Latencies::from_microseconds(record.latency.clone());
+            let reads = is_read(name);
+            Ok(Operation {
+                name: name.clone(),
+                commands: commands::named(name).into_iter().collect(),
                 count: record.count,
-                hits: record.hits,
-                misses: record.misses,
+                hits: reads.then_some(record.hits),
+                misses: reads.then_some(record.misses),
                 errors: record.errors,
-                unanswered: record.unanswered,
-                bytes_sent: record.bytes_sent,
-                bytes_received: record.bytes_received,
-                operations_per_second: rate(record.count, window_seconds),
-                latency: Latency::of(&record.latency),
-                histogram: histogram::encode(&record.latency)?,
+                bytes: record.bytes_sent + record.bytes_received,
+                operations_per_second: None,
+                tool_operations_per_second: Some(rate(record.count, window_seconds)),
+                latency_milliseconds: latencies.summary(),
+                histogram: Some(latencies.encode()?),
+                per_second: self.seconds(index),
             })
-        };
-        self.names.iter().zip(records).map(written).collect()
+        })
+        .collect()
     }
 
     fn errors(&self) -> Vec<ErrorReport> {
@@ -150,28 +147,22 @@ impl Counts<'_> {
         merged.entries.into_iter().map(written).collect()
     }
 
-    fn seconds(&self) -> Vec<SecondReport> {
-        let mut merged: Vec<Second> = Vec::new();
-        for recorder in &self.recorders {
-            if recorder.seconds.len() > merged.len() {
-                merged.resize(recorder.seconds.len(), vec![SecondCell::default(); self.names.len()]);
-            }
-            for (total, second) in merged.iter_mut().zip(&recorder.seconds) {
-                total.iter_mut().zip(second).for_each(|(total, cell)| total.merge(*cell));
-            }
-        }
-        let written = |(name, cell): (&String, &SecondCell)| SecondOperation {
-            operation: name.clone(),
-            count: cell.count,
-            errors: cell.errors,
-            max_latency_micros: cell.max_latency_micros,
+    /// Successful replies to one operation in each second.
+    fn seconds(&self, operation: usize) -> Vec<u64> {
+        let longest = self.recorders.iter().map(|recorder| recorder.seconds.len()).max().unwrap_or(0);
+        let count = |second: usize| {
+            let all =
+                self.recorders.iter().filter_map(|recorder| recorder.seconds.get(second)?.get(operation));
+            all.sum()
         };
-        let second = |(number, second): (usize, &Second)| SecondReport {
-            second: number as u64,
-            operations: self.names.iter().zip(second).map(written).collect(),
-        };
-        merged.iter().enumerate().map(second).collect()
+        (0..longest).map(count).collect()
     }
+}
+
+/// Whether an operation reads keys, each of which exists or not. A second one of the same name
+/// is `MGET#2`.
+fn is_read(name: &str) -> bool {
+    ["GET", "MGET", "EXISTS"].contains(&name.split('#').next().unwrap_or(name))
 }
 
 /// The report of a run.
@@ -182,10 +173,14 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         specification: Some(configuration.specification.clone()),
-        addresses: gathered.addresses.clone(),
-        start: start(&gathered),
+        start: start(
+            gathered.clock,
+            gathered.line,
+            gathered.recorders().filter_map(|recorder| recorder.first_send).min(),
+            gathered.recorders().filter_map(|recorder| recorder.last_first_send).max(),
+        ),
         pushes: gathered.recorders().map(|recorder| recorder.pushes).sum(),
-        client_cpu: client_cpu(&gathered),
+        client_cpu: client_cpu(gathered.process_cpu, gathered.outcomes.iter().map(thread_cpu).collect()),
         shards: if configuration.server().cluster { shards(&gathered) } else { Vec::new() },
         ..Report::default()
     };
@@ -201,11 +196,11 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
     let filled = match counts.fill(&mut report, configuration) {
         Ok(records) => {
             report.commands = commands(&gathered, mix, &records);
-            report.verified = configuration.verifies_keys().then(|| VerifiedReport {
+            report.verified = configuration.verifies_keys().then(|| Presence {
                 expected: configuration.keys.maximum - configuration.keys.minimum + 1,
-                present: records.iter().map(|record| record.hits).sum(),
+                found: records.iter().map(|record| record.hits).sum(),
             });
-            schedule(configuration, &gathered, &report.totals).map(|schedule| report.schedule = schedule)
+            schedule(configuration, &gathered, &mut report)
         }
         Err(error) => Err(error),
     };
@@ -240,49 +235,44 @@ fn commands(
 }
 
 fn shards(gathered: &Gathered) -> Vec<ShardReport> {
-    let mut merged: Vec<(&str, NodeCounts)> = Vec::new();
-    for (address, counts) in gathered.recorders().flat_map(|recorder| &recorder.nodes) {
-        match merged.iter_mut().find(|(name, _)| *name == &**address) {
-            Some((_, total)) => total.merge(*counts),
-            None => merged.push((address, *counts)),
+    let mut merged: Vec<ShardReport> = Vec::new();
+    for node in gathered.recorders().flat_map(|recorder| &recorder.nodes) {
+        match merged.iter_mut().find(|known| known.address == node.address) {
+            Some(total) => total.merge(node),
+            None => merged.push(node.clone()),
         }
     }
-    let written = |(address, counts): (&str, NodeCounts)| ShardReport {
-        address: address.into(),
-        operations: counts.operations,
-        errors: counts.errors,
-        moved: counts.moved,
-        ask: counts.ask,
-    };
-    merged.into_iter().map(written).collect()
+    merged
 }
 
+/// Fills in how punctual an open loop was.
 fn schedule(
     configuration: &Configuration,
     gathered: &Gathered,
-    totals: &Totals,
-) -> Result<Option<ScheduleReport>, HistogramError> {
-    let Some(declared) = &configuration.load().rate else { return Ok(None) };
-    let mut report = ScheduleReport {
+    report: &mut Report,
+) -> Result<(), HistogramError> {
+    let Some(declared) = &configuration.load().rate else { return Ok(()) };
+    let threads: Vec<&ScheduleCounts> =
+        gathered.outcomes.iter().filter_map(|outcome| outcome.schedule.as_ref()).collect();
+    let mut lag = histogram::empty()?;
+    for counts in &threads {
+        histogram::add(&mut lag, &counts.lag)?;
+    }
+    let lag = Latencies::from_microseconds(lag);
+    let scheduled: u64 = threads.iter().map(|counts| counts.scheduled).sum();
+    let answered = report.totals.count + report.totals.errors;
+    report.schedule_lag = Some(lag.encode()?);
+    report.schedule = Some(ScheduleRecord {
         kind: format!("{:?}", declared.arrival).to_lowercase(),
         operations_per_second: declared.operations_per_second as f64
             / f64::from(configuration.crowd.processes),
-        answered: totals.count + totals.errors,
-        ..ScheduleReport::default()
-    };
-    let threads: Vec<&ScheduleCounts> =
-        gathered.outcomes.iter().filter_map(|outcome| outcome.schedule.as_ref()).collect();
-    report.scheduled = threads.iter().map(|counts| counts.scheduled).sum();
-    report.sent = threads.iter().map(|counts| counts.sent).sum();
-    report.unanswered = report.scheduled.saturating_sub(report.answered);
-    report.unsent_at_end = report.scheduled.saturating_sub(report.sent);
-    let mut lag = histogram::empty()?;
-    for counts in threads {
-        histogram::add(&mut lag, &counts.lag)?;
-    }
-    report.lag = Latency::of(&lag);
-    report.lag_histogram = histogram::encode(&lag)?;
-    Ok(Some(report))
+        scheduled,
+        sent: threads.iter().map(|counts| counts.sent).sum(),
+        answered,
+        unanswered: scheduled.saturating_sub(answered),
+        lag_milliseconds: lag.summary(),
+    });
+    Ok(())
 }
 
 /// Puts into `report` how the run ended, and the exit code that follows from it.
@@ -292,7 +282,7 @@ pub fn set_ending(report: &mut Report, ending: Ending) {
             report.status = RunStatus::Completed;
             report.exit_code = match report.verified {
                 _ if report.totals.errors > 0 => exit::ERROR_REPLIES,
-                Some(verified) if verified.present != verified.expected => exit::KEYS_MISSING,
+                Some(verified) if verified.found != verified.expected => exit::KEYS_MISSING,
                 _ => exit::COMPLETED,
             };
         }
@@ -313,15 +303,19 @@ pub fn set_ending(report: &mut Report, ending: Ending) {
     }
 }
 
-fn start(gathered: &Gathered) -> StartReport {
-    let Some(line) = gathered.line else {
-        return StartReport::default();
-    };
+/// How well the connections started together, of which the `earliest` and the `latest` first sent then.
+pub fn start(
+    clock: ClockAnchor,
+    line: Option<Instant>,
+    earliest: Option<Instant>,
+    latest: Option<Instant>,
+) -> StartReport {
+    let Some(line) = line else { return StartReport::default() };
     let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
     StartReport {
-        line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)),
-        first_send_min_micros: gathered.recorders().filter_map(|it| it.first_send).min().map(late),
-        first_send_max_micros: gathered.recorders().filter_map(|it| it.last_first_send).max().map(late),
+        line_unix_nanos: Some(clock.unix_nanos_at(line)),
+        first_send_min_micros: earliest.map(late),
+        first_send_max_micros: latest.map(late),
     }
 }
 
@@ -329,33 +323,31 @@ fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
-    let sum = |member: fn(&OperationReport) -> u64| operations.iter().map(member).sum();
-    let count = sum(|operation| operation.count);
+fn totals(records: &[OperationRecord], window_seconds: f64) -> Totals {
+    let sum = |member: fn(&OperationRecord) -> u64| records.iter().map(member).sum();
+    let count = sum(|record| record.count);
     Totals {
-        requests: sum(|operation| operation.requests),
+        requests: sum(|record| record.requests),
         count,
-        errors: sum(|operation| operation.errors),
-        bytes_sent: sum(|operation| operation.bytes_sent),
-        bytes_received: sum(|operation| operation.bytes_received),
+        errors: sum(|record| record.errors),
+        bytes_sent: sum(|record| record.bytes_sent),
+        bytes_received: sum(|record| record.bytes_received),
         operations_per_second: rate(count, window_seconds),
     }
 }
 
-fn client_cpu(gathered: &Gathered) -> ClientCpu {
-    let threads: Vec<ThreadCpu> = gathered
-        .outcomes
-        .iter()
-        .map(|outcome| {
-            let cpu_seconds = outcome.cpu.total().as_secs_f64();
-            let busy = outcome.busy.as_secs_f64();
-            let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
-            ThreadCpu { thread: outcome.thread, cpu_seconds, share }
-        })
-        .collect();
+fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
+    let cpu_seconds = outcome.cpu.total().as_secs_f64();
+    let busy = outcome.busy.as_secs_f64();
+    let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
+    ThreadCpu { thread: outcome.thread, cpu_seconds, share }
+}
+
+/// The CPU time of a process and its load threads.
+pub fn client_cpu(process: CpuTime, threads: Vec<ThreadCpu>) -> ClientCpu {
     ClientCpu {
-        user_seconds: gathered.process_cpu.user.as_secs_f64(),
-        system_seconds: gathered.process_cpu.system.as_secs_f64(),
+        user_seconds: process.user.as_secs_f64(),
+        system_seconds: process.system.as_secs_f64(),
         max_thread_share: threads.iter().map(|thread| thread.share).fold(0.0, f64::max),
         threads,
     }

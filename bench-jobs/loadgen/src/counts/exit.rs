@@ -27,7 +27,7 @@ pub fn of_failure(failure: &Failure) -> u8 {
         FailureKind::ConnectionLost => 7,
         FailureKind::ResponseTimeout => 8,
         FailureKind::Protocol => 9,
-        FailureKind::Client | FailureKind::Unknown => 12,
+        FailureKind::Client => 12,
     }
 }
 

@@ -11,6 +11,7 @@ use dragstrip_results::live::LatencyCounts;
 use hdrhistogram::Histogram;
 
 use crate::counts::errors::ErrorTable;
+use crate::counts::report::ShardReport;
 use crate::workload::mix::OperationIndex;
 use crate::workload::operations::Found;
 
@@ -23,8 +24,6 @@ pub struct OperationRecord {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) errors: u64,
-    /// Requests that were due and never answered; only an open loop counts them.
-    pub(crate) unanswered: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     /// Of the successful replies, and of what was unanswered with at least its wait.
@@ -45,7 +44,6 @@ impl OperationRecord {
             hits: 0,
             misses: 0,
             errors: 0,
-            unanswered: 0,
             bytes_sent: 0,
             bytes_received: 0,
             latency: histogram::empty()?,
@@ -62,7 +60,6 @@ impl OperationRecord {
         self.hits += other.hits;
         self.misses += other.misses;
         self.errors += other.errors;
-        self.unanswered += other.unanswered;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.warmup_count += other.warmup_count;
@@ -89,51 +86,8 @@ impl OperationRecord {
     }
 }
 
-/// One operation within one second.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SecondCell {
-    pub(crate) count: u64,
-    pub(crate) errors: u64,
-    pub(crate) max_latency_micros: u64,
-}
-
-impl SecondCell {
-    #[inline]
-    fn add_tally(&mut self, tally: Tally, latency_micros: u64) {
-        self.count += tally.count;
-        self.errors += tally.errors;
-        if tally.count > 0 {
-            self.max_latency_micros = self.max_latency_micros.max(latency_micros);
-        }
-    }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.count += other.count;
-        self.errors += other.errors;
-        self.max_latency_micros = self.max_latency_micros.max(other.max_latency_micros);
-    }
-}
-
-/// One second of the run: a cell for each operation.
-pub(crate) type Second = Vec<SecondCell>;
-
-/// What one node of a cluster answered.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct NodeCounts {
-    pub(crate) operations: u64,
-    pub(crate) errors: u64,
-    pub(crate) moved: u64,
-    pub(crate) ask: u64,
-}
-
-impl NodeCounts {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.operations += other.operations;
-        self.errors += other.errors;
-        self.moved += other.moved;
-        self.ask += other.ask;
-    }
-}
+/// Successful replies to each operation in one second.
+pub(crate) type Second = Vec<u64>;
 
 /// Replies to one operation that arrived together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -184,7 +138,7 @@ pub struct Recorder {
     pub(crate) errors: ErrorTable,
     pub(crate) pushes: u64,
     pub(crate) asking: u64,
-    pub(crate) nodes: Vec<(Arc<str>, NodeCounts)>,
+    pub(crate) nodes: Vec<ShardReport>,
     pub(crate) seconds: Vec<Second>,
     /// First send of the measured window.
     pub first_send: Option<Instant>,
@@ -211,7 +165,7 @@ impl Recorder {
             errors: ErrorTable::default(),
             pushes: 0,
             asking: 0,
-            nodes: nodes.into_iter().map(|node| (node, NodeCounts::default())).collect(),
+            nodes: nodes.iter().map(|node| ShardReport::of(node)).collect(),
             seconds: Vec::new(),
             first_send: None,
             last_first_send: None,
@@ -219,7 +173,7 @@ impl Recorder {
             succeeded: 0,
             failed: 0,
             origin,
-            current: vec![SecondCell::default(); operations],
+            current: vec![0; operations],
             current_end: origin + Duration::from_secs(1),
             tallies: vec![Tally::default(); operations],
         })
@@ -270,7 +224,6 @@ impl Recorder {
     /// A request that was due at `origin` has no answer by `now`.
     pub(crate) fn note_unanswered(&mut self, operation: OperationIndex, origin: Origin, now: Instant) {
         if let Some(record) = self.operations.get_mut(operation.0).filter(|_| origin.measured) {
-            record.unanswered += 1;
             let waited = now.saturating_duration_since(origin.instant);
             record.latency.saturating_record(rounded_micros(waited));
         }
@@ -295,19 +248,19 @@ impl Recorder {
         }
         let (mut succeeded, mut failed) = (0, 0);
         let records = self.operations.iter_mut().zip(&mut self.current);
-        for (tally, (record, cell)) in self.tallies.iter_mut().zip(records) {
+        for (tally, (record, in_second)) in self.tallies.iter_mut().zip(records) {
             if tally.is_empty() {
                 continue;
             }
             let tally = std::mem::take(tally);
             record.add_tally(tally, micros);
-            cell.add_tally(tally, micros);
+            *in_second += tally.count;
             succeeded += tally.count;
             failed += tally.errors;
         }
         self.succeeded += succeeded;
         self.failed += failed;
-        if let Some((_, counts)) = self.nodes.get_mut(node) {
+        if let Some(counts) = self.nodes.get_mut(node) {
             counts.operations += succeeded;
             counts.errors += failed;
         }
@@ -324,9 +277,9 @@ impl Recorder {
 
     /// Number of the node of this name, which may be new.
     pub(crate) fn node_number(&mut self, name: &str) -> usize {
-        let place = self.nodes.iter().position(|(node, _)| &**node == name);
+        let place = self.nodes.iter().position(|node| node.address == name);
         place.unwrap_or_else(|| {
-            self.nodes.push((name.into(), NodeCounts::default()));
+            self.nodes.push(ShardReport::of(name));
             self.nodes.len() - 1
         })
     }
@@ -342,7 +295,7 @@ impl Recorder {
         if let Some(record) = self.operations.get_mut(operation.0) {
             record.redirected += 1;
         }
-        if let Some((_, counts)) = self.nodes.get_mut(node).filter(|_| measured) {
+        if let Some(counts) = self.nodes.get_mut(node).filter(|_| measured) {
             counts.moved += u64::from(!ask);
             counts.ask += u64::from(ask);
         }
@@ -351,13 +304,13 @@ impl Recorder {
     /// Closes the second in progress; call once, when nothing more is recorded.
     pub fn finish(&mut self) {
         let last = std::mem::take(&mut self.current);
-        if last.iter().any(|cell| *cell != SecondCell::default()) {
+        if last.iter().any(|count| *count > 0) {
             self.seconds.push(last);
         }
     }
 
     fn advance_second(&mut self, arrived: Instant) {
-        let empty = vec![SecondCell::default(); self.operations.len()];
+        let empty = vec![0; self.operations.len()];
         self.seconds.push(std::mem::replace(&mut self.current, empty.clone()));
         let seconds = arrived.saturating_duration_since(self.origin).as_secs();
         // Seconds without any reply are there, with zeros: a stall must show.
@@ -395,12 +348,10 @@ mod tests {
         settled(&mut recorder, Duration::from_micros(7), at(900), true);
         settled(&mut recorder, Duration::from_secs(2), at(3_000), true);
         recorder.finish();
-        let counts: Vec<_> = recorder.seconds.iter().map(|second| second[0].count).collect();
+        let counts: Vec<_> = recorder.seconds.iter().map(|second| second[0]).collect();
         assert_eq!(counts, vec![4, 0, 0, 2]);
-        assert_eq!(recorder.seconds[0][0].max_latency_micros, 7);
-        assert_eq!(recorder.seconds[3][0].max_latency_micros, 2_000_000);
         assert_eq!((recorder.operations[0].latency.min(), recorder.operations[0].hits), (1, 3));
-        assert_eq!(recorder.nodes[0].1.operations, 6);
+        assert_eq!(recorder.nodes[0].operations, 6);
     }
 
     #[test]
@@ -413,6 +364,6 @@ mod tests {
         assert_eq!((record.count, record.hits, record.latency.len()), (0, 0, 0));
         assert_eq!((record.warmup_count, record.answered()), (2, 2));
         assert_eq!((recorder.seconds.len(), recorder.succeeded, recorder.last_reply), (0, 0, None));
-        assert_eq!(recorder.nodes[0].1, NodeCounts::default());
+        assert_eq!(recorder.nodes[0], ShardReport::of("node"));
     }
 }

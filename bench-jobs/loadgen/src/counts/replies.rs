@@ -415,7 +415,7 @@ mod tests {
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, set.redirected, set.answered()), (1, 0, 2, 3));
         assert!(found.recorder.errors.entries.is_empty());
-        assert_eq!((found.recorder.nodes[0].1.moved, found.recorder.nodes[0].1.ask), (1, 1));
+        assert_eq!((found.recorder.nodes[0].moved, found.recorder.nodes[0].ask), (1, 1));
         assert_eq!(found.redirected.len(), 2);
         assert_eq!(found.redirected[0].direction.address, "10.0.0.7:6379");
     }

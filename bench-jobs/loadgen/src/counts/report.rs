@@ -1,15 +1,16 @@
 //! The JSON result of a run.
 //!
-//! These types are the format: the generators write them, and readers use [`Report::from_json`]. Reading ignores unknown members and
-//! fills absent ones with their defaults, so results of other versions stay
-//! readable. Times named `...UnixNanos` are wall-clock nanoseconds since the
-//! Unix epoch; everything else is measured on the monotonic clock.
+//! These types are the format: the generators write them, and the runner uses [`Report::from_json`].
+//! Times named `...UnixNanos` are wall-clock nanoseconds since the Unix epoch; everything else is
+//! measured on the monotonic clock.
 
 use std::collections::BTreeMap;
 
-use dragstrip_crds::measured::BatchStatistics;
-use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
-use hdrhistogram::Histogram;
+use dragstrip_crds::measured::{BatchStatistics, ScheduleRecord};
+use dragstrip_results::{
+    histogram::EncodedHistogram,
+    result::{Operation, Presence},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::specification::Specification;
@@ -35,28 +36,25 @@ pub struct Report {
     /// What was declared; it holds no secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub specification: Option<Specification>,
-    /// Addresses of the server.
-    pub addresses: Vec<String>,
     /// Wall time of the first byte sent, or of the begin of an open loop's schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at_unix_nanos: Option<u64>,
-    /// Wall time of the last reply received; at least the end of a schedule that was completed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_at_unix_nanos: Option<u64>,
-    /// Seconds between both.
+    /// Seconds until the last reply received; at least until the end of a schedule that was completed.
     pub window_seconds: f64,
     /// How well the connections started together.
     pub start: StartReport,
     /// Sums over all operations.
     pub totals: Totals,
-    /// Results of each operation that was sent.
-    pub operations: Vec<OperationReport>,
+    /// Results of each operation that was sent: `SET`, `GET`, `MSET+EXPIREAT`, or the command of a
+    /// template; a second one of the same name ends in `#2`. The latency of an operation is the
+    /// time from just before its batch is handed to the kernel, in an open loop from its intended
+    /// time, until the read that brought the last byte of its reply returned. An operation that
+    /// was due and never answered is in it with the time that it had waited.
+    pub operations: Vec<Operation>,
     /// Error replies by operation and kind.
     pub errors: Vec<ErrorReport>,
     /// RESP3 push messages received; they answer no request.
     pub pushes: u64,
-    /// Element `n` covers the seconds `n` to `n + 1` after the start.
-    pub per_second: Vec<SecondReport>,
     /// CPU time this process used in the window.
     pub client_cpu: ClientCpu,
     /// Times of batches.
@@ -67,7 +65,11 @@ pub struct Report {
     pub commands: BTreeMap<String, u64>,
     /// How punctual an open loop was.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<ScheduleReport>,
+    pub schedule: Option<ScheduleRecord>,
+    /// By how much each operation was written after its intended time; of one that was never
+    /// written, the time it had waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_lag: Option<EncodedHistogram>,
     /// What was sent before the measured window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupReport>,
@@ -76,7 +78,7 @@ pub struct Report {
     pub shards: Vec<ShardReport>,
     /// Which keys exist, after the task `VerifyKeys`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verified: Option<VerifiedReport>,
+    pub verified: Option<Presence>,
 }
 
 impl Report {
@@ -91,8 +93,8 @@ impl Report {
     }
 
     /// The results of one operation, by its name.
-    pub fn operation(&self, name: &str) -> Option<&OperationReport> {
-        self.operations.iter().find(|operation| operation.operation == name)
+    pub fn operation(&self, name: &str) -> Option<&Operation> {
+        self.operations.iter().find(|operation| operation.name == name)
     }
 }
 
@@ -105,11 +107,8 @@ pub enum RunStatus {
     /// A signal ended it; the numbers cover what was done until then.
     Interrupted,
     /// Something failed; the numbers cover what was done until then.
-    Failed,
-    /// Any other status, or none.
     #[default]
-    #[serde(other)]
-    Unknown,
+    Failed,
 }
 
 /// Why a run failed.
@@ -151,14 +150,11 @@ pub enum FailureKind {
     ConnectionLost,
     /// The server fell silent during the run. Exit code 8.
     ResponseTimeout,
-    /// The server sent something that is no valid reply. Exit code 9.
+    /// The server sent something that is not a valid reply. Exit code 9.
     Protocol,
     /// The client itself could not do its work. Exit code 12.
-    Client,
-    /// Any other class, or none.
     #[default]
-    #[serde(other)]
-    Unknown,
+    Client,
 }
 
 /// How well the connections started together. First sends are those of the
@@ -196,32 +192,6 @@ pub struct Totals {
     pub operations_per_second: f64,
 }
 
-/// How punctual an open loop was, over the measured window.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ScheduleReport {
-    /// `fixed` or `poisson`.
-    pub kind: String,
-    /// Declared rate of this process.
-    pub operations_per_second: f64,
-    /// Operations that were due.
-    pub scheduled: u64,
-    /// Operations written.
-    pub sent: u64,
-    /// Operations answered, with success or an error.
-    pub answered: u64,
-    /// Operations that were due and had no answer when the run ended. Each is among
-    /// the latencies with the time it had waited by then.
-    pub unanswered: u64,
-    /// Those of them that were never written.
-    pub unsent_at_end: u64,
-    /// By how much each operation was written after its intended time, in
-    /// microseconds; of one that was never written, the time it had waited.
-    pub lag: Latency,
-    /// The same as a histogram, in the form of those of the operations.
-    pub lag_histogram: EncodedHistogram,
-}
-
 /// Load before the measured window; it is in no other figure but `commands`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -250,97 +220,16 @@ pub struct ShardReport {
     pub ask: u64,
 }
 
-/// Which keys of the key space are there.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct VerifiedReport {
-    /// Keys of the key space.
-    pub expected: u64,
-    /// Those that exist.
-    pub present: u64,
-}
-
-/// Results of one operation.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OperationReport {
-    /// `SET`, `GET`, `MSET+EXPIREAT`, or the command of a template; a second
-    /// one of the same name ends in `#2`.
-    pub operation: String,
-    /// Requests written; those beyond `count + errors` were never answered.
-    pub requests: u64,
-    /// Successful replies. Error replies are never among them.
-    pub count: u64,
-    /// Keys that GET, MGET, EXISTS or DEL found.
-    pub hits: u64,
-    /// Keys that GET, MGET, EXISTS or DEL did not find.
-    pub misses: u64,
-    /// Error replies.
-    pub errors: u64,
-    /// Requests of an open loop that were due and never answered.
-    pub unanswered: u64,
-    /// Bytes written.
-    pub bytes_sent: u64,
-    /// Bytes of complete replies, error replies included.
-    pub bytes_received: u64,
-    /// Successful replies per second of the window.
-    pub operations_per_second: f64,
-    /// Latency of the successful replies, and of what was unanswered the time it had waited.
-    pub latency: Latency,
-    /// The same latencies in microseconds as a histogram: base64 of the HDR V2
-    /// deflate form, 1 microsecond to 1 hour, 3 significant digits.
-    pub histogram: EncodedHistogram,
-}
-
-impl OperationReport {
-    /// The latencies in microseconds; all of them merge exactly.
-    pub fn latencies(&self) -> Result<Latencies, HistogramError> {
-        Latencies::decode(&self.histogram)
+impl ShardReport {
+    pub(crate) fn of(address: &str) -> Self {
+        Self { address: address.into(), ..Self::default() }
     }
-}
 
-/// Latency in microseconds. The latency of an operation is the time from just
-/// before its batch is handed to the kernel, in an open loop from its intended
-/// time, until the read that brought the last byte of its reply returned.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Latency {
-    /// Mean.
-    pub mean: f64,
-    /// Half of the operations took no longer.
-    pub p50: u64,
-    /// 90 %.
-    pub p90: u64,
-    /// 95 %.
-    pub p95: u64,
-    /// 99 %.
-    pub p99: u64,
-    /// 99.9 %.
-    #[serde(rename = "p99.9")]
-    pub p99_9: u64,
-    /// 99.99 %.
-    #[serde(rename = "p99.99")]
-    pub p99_99: u64,
-    /// Longest.
-    pub max: u64,
-}
-
-impl Latency {
-    /// Summary of a histogram of microseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Self {
-        if histogram.is_empty() {
-            return Self::default();
-        }
-        Self {
-            mean: histogram.mean(),
-            p50: histogram.value_at_quantile(0.5),
-            p90: histogram.value_at_quantile(0.9),
-            p95: histogram.value_at_quantile(0.95),
-            p99: histogram.value_at_quantile(0.99),
-            p99_9: histogram.value_at_quantile(0.999),
-            p99_99: histogram.value_at_quantile(0.9999),
-            max: histogram.max(),
-        }
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.errors += other.errors;
+        self.moved += other.moved;
+        self.ask += other.ask;
     }
 }
 
@@ -357,30 +246,6 @@ pub struct ErrorReport {
     pub count: u64,
     /// The first of them in full, up to 1024 bytes.
     pub first_message: String,
-}
-
-/// One second of the run.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SecondReport {
-    /// Number of the second, from 0.
-    pub second: u64,
-    /// What each operation did in it.
-    pub operations: Vec<SecondOperation>,
-}
-
-/// One operation within one second.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SecondOperation {
-    /// Name of the operation.
-    pub operation: String,
-    /// Successful replies.
-    pub count: u64,
-    /// Error replies.
-    pub errors: u64,
-    /// Longest latency of the successful replies, in microseconds.
-    pub max_latency_micros: u64,
 }
 
 /// CPU time this process used in the window.
@@ -415,41 +280,26 @@ mod tests {
     use super::*;
     use dragstrip_results::histogram;
 
-    fn sample() -> Report {
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
         let mut histogram = histogram::empty().unwrap();
         (1..=1000).for_each(|value| histogram.record(value).unwrap());
-        Report {
+        let latencies = histogram::Latencies::from_microseconds(histogram);
+        let report = Report {
             tool: "dragstrip-loadgen".into(),
             status: RunStatus::Failed,
             failure: Some(Failure { kind: FailureKind::ResponseTimeout, ..Failure::default() }),
             started_at_unix_nanos: Some(1_790_000_000_123_456_789),
-            operations: vec![OperationReport {
-                operation: "GET".into(),
-                latency: Latency::of(&histogram),
-                histogram: histogram::encode(&histogram).unwrap(),
-                ..OperationReport::default()
+            operations: vec![Operation {
+                name: "GET".into(),
+                latency_milliseconds: latencies.summary(),
+                histogram: Some(latencies.encode().unwrap()),
+                ..Operation::default()
             }],
             ..Report::default()
-        }
-    }
-
-    #[test]
-    fn round_trip_is_exact() {
-        let report = sample();
+        };
         let text = report.to_json().unwrap();
         assert_eq!(Report::from_json(&text).unwrap(), report);
-        assert!(text.contains("\"p99.9\": 999"), "{text}");
-        let latencies = report.operation("GET").unwrap().latencies().unwrap();
-        assert_eq!((latencies.count(), latencies.percentile(100.0)), (1000, 1000));
-    }
-
-    #[test]
-    fn other_versions_stay_readable() {
-        let text = r#"{"tool": "dragstrip-loadgen", "status": "paused", "novelty": [1],
-            "failure": {"kind": "gremlins"}, "operations": [{"operation": "SET", "count": 3}]}"#;
-        let report = Report::from_json(text).unwrap();
-        assert_eq!(report.status, RunStatus::Unknown);
-        assert_eq!(report.failure.unwrap().kind, FailureKind::Unknown);
-        assert_eq!(report.operations[0].count, 3);
+        assert!(text.contains("\"p999\": 0.999"), "{text}");
     }
 }

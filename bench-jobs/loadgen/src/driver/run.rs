@@ -46,7 +46,6 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
             found.map_err(|error| Ending::Failed(error.failure()))?
         }
     };
-    gathered.addresses = routes.nodes().flat_map(|node| &node.addresses).map(ToString::to_string).collect();
     cpu::allow_open_files(configuration.connections() * routes.shards.len())
         .map_err(|error| failed("open so many connections", &error))?;
     let templates = RequestTemplates::new(configuration).into();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use dragstrip_loadgen::counts::report::Report;
+use dragstrip_results::{histogram::Latencies, result::Operation};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -17,6 +18,11 @@ use crate::notation;
 
 /// Nothing in these tests may take longer.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// How many latencies are in the histogram of `operation`.
+pub(crate) fn latencies(operation: &Operation) -> u64 {
+    Latencies::decode(operation.histogram.as_ref().unwrap()).unwrap().count()
+}
 
 /// A port that nothing listens on at the moment.
 pub(crate) fn free_port() -> u16 {

@@ -1,8 +1,8 @@
 //! The parsers of tool output.
 
 use crate::{cuts, examples};
-use dragstrip_crds::workload::ParserSpec;
-use dragstrip_parsers::{Capture, LatencyReport, Outputs, ParseError, Parsed, check, parse};
+use dragstrip_crds::{measured::LatencySummary, workload::ParserSpec};
+use dragstrip_parsers::{Capture, Outputs, ParseError, Parsed, check, parse};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
@@ -147,18 +147,18 @@ fn only_whole_lines(spec: &ParserSpec, data: &[u8], cut: &Parsed) {
     assert!(cut.incomplete.is_some() || rest.trim().is_empty(), "half a line went unnoticed: {rest:?}");
 }
 
-/// Numbers that can be: finite, not below zero where nothing can be, percentiles in order.
+/// Numbers that are possible: finite, and not below zero where nothing can be.
 fn sane(parsed: &Parsed) {
     let fine = |number: Option<f64>| number.is_none_or(|number| number.is_finite() && number >= 0.0);
     assert!(fine(parsed.seconds), "{:?} seconds", parsed.seconds);
     for operation in &parsed.operations {
-        assert!(fine(operation.operations_per_second) && fine(operation.seconds), "{operation:?}");
-        if let Some(LatencyReport::Printed(latency)) = &operation.latency {
-            assert!(fine(latency.mean) && fine(latency.minimum) && fine(latency.maximum), "{operation:?}");
-            let rising = latency.percentiles.is_sorted_by(|one, other| one.percent < other.percent);
-            assert!(rising, "{operation:?}");
-            assert!(latency.percentiles.iter().all(|one| fine(Some(one.milliseconds))), "{operation:?}");
-        }
+        assert!(
+            fine(operation.operations_per_second) && fine(operation.tool_operations_per_second),
+            "{operation:?}"
+        );
+        let LatencySummary { mean, p50, p90, p95, p99, p999, p9999, max } = operation.latency_milliseconds;
+        let latencies = [mean, p50, p90, p95, p99, p999, p9999, max];
+        assert!(latencies.into_iter().all(fine), "{operation:?}");
     }
     assert!(parsed.metrics.iter().all(|metric| metric.value.is_finite()), "{:?}", parsed.metrics);
 }

@@ -1,7 +1,7 @@
 //! Inputs to begin with: the fixtures of the project's parsers.
 
-use dragstrip_loadgen::counts::report::{OperationReport, Report, SecondReport};
-use dragstrip_results::histogram::EncodedHistogram;
+use dragstrip_loadgen::counts::report::Report;
+use dragstrip_results::{histogram::EncodedHistogram, result::Operation};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -82,22 +82,21 @@ pub(crate) fn dragstrip_json() -> Vec<Seed> {
 pub(crate) fn loadgen_report() -> Vec<Seed> {
     // Its histogram is memtier's: another generator's, but the same encoding.
     let histogram = histogram().into_iter().next().map(|seed| String::from_utf8(seed.data).unwrap());
-    let operation = OperationReport {
-        operation: "GET".to_owned(),
-        requests: 1000,
+    let operation = Operation {
+        name: "GET".to_owned(),
         count: 990,
-        hits: 900,
-        misses: 90,
+        hits: Some(900),
+        misses: Some(90),
         errors: 10,
-        histogram: EncodedHistogram(histogram.unwrap()),
-        ..OperationReport::default()
+        histogram: Some(EncodedHistogram(histogram.unwrap())),
+        per_second: vec![330; 3],
+        ..Operation::default()
     };
     let report = Report {
         tool: "dragstrip-loadgen".to_owned(),
         started_at_unix_nanos: Some(1_790_000_000_123_456_789),
         window_seconds: 2.5,
         operations: vec![operation],
-        per_second: vec![SecondReport::default(); 3],
         ..Report::default()
     };
     vec![seed("report", &report.to_json().unwrap())]

@@ -9,8 +9,8 @@ use dragstrip_results::histogram::{EncodedHistogram, Latencies};
 pub(crate) fn loadgen_report(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(whole) = Report::from_json(&text) else { return };
-    for operation in &whole.operations {
-        let _ = operation.latencies();
+    for histogram in whole.operations.iter().filter_map(|operation| operation.histogram.as_ref()) {
+        let _ = Latencies::decode(histogram);
     }
     for length in cuts(text.len()) {
         if let Some(Ok(cut)) = text.get(..length).map(Report::from_json) {

@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use dragstrip_parser_checks::examples::{exec_phases, parser};
-use dragstrip_parsers::{
-    Capture, LatencyReport, Operation, Outputs, Parsed, PrintedLatency, check, parse, wanted,
-};
+use dragstrip_parsers::{Capture, Outputs, Parsed, check, parse, wanted};
+use dragstrip_results::result::Operation;
 use std::{fs, path::Path};
 
 /// Example, phase, and what its tool left behind: recorded or written after its source.
@@ -49,9 +48,8 @@ fn read(example: &str, phase: &str, fixture: &str) -> Parsed {
 fn every_exec_phase_of_the_examples_reads_its_tools_output() {
     for (example, phase, fixture) in OUTPUTS {
         let parsed = read(example, phase, fixture);
-        let rated = |operation: &Operation| {
-            operation.own_rate().is_some() || operation.count.zip(parsed.seconds).is_some()
-        };
+        let rated =
+            |operation: &Operation| operation.operations_per_second.is_some() || parsed.seconds.is_some();
         assert!(parsed.operations.iter().all(rated), "{example}, {phase}: {:?}", parsed.operations);
     }
     let mut declared: Vec<_> = exec_phases().into_iter().map(|known| (known.example, known.phase)).collect();
@@ -60,28 +58,22 @@ fn every_exec_phase_of_the_examples_reads_its_tools_output() {
     assert_eq!(declared, tried, "an example's parser is tried on no output");
 }
 
-fn latency(operation: &Operation) -> &PrintedLatency {
-    match &operation.latency {
-        Some(LatencyReport::Printed(printed)) => printed,
-        other => panic!("{}: {other:?}", operation.name),
-    }
-}
-
 #[track_caller]
 fn assert_percentiles(operation: &Operation, expected: &[(f64, f64)]) {
-    let found: Vec<_> = latency(operation).percentiles.iter().map(|p| (p.percent, p.milliseconds)).collect();
-    let near = |(found, expected): (&(f64, f64), &(f64, f64))| {
-        (found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9
-    };
-    let same = found.len() == expected.len() && found.iter().zip(expected).all(near);
-    assert!(same, "percentiles of {}: {found:?} and not {expected:?}", operation.name);
+    let mut latency = operation.latency_milliseconds;
+    for percent in [50.0, 90.0, 95.0, 99.0, 99.9, 99.99] {
+        let found = latency.percentile_mut(percent).and_then(|found| *found);
+        let wanted = expected.iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|known| known.1);
+        let same = found.zip(wanted).map_or(found == wanted, |(one, other)| (one - other).abs() < 1e-9);
+        assert!(same, "{percent} % of {}: {found:?} and not {wanted:?}", operation.name);
+    }
 }
 
 #[test]
 fn freds_line_gives_count_duration_and_rate() {
     let parsed = read("fred", "pipeline", "regex/fred.txt");
     let incr = &parsed.operations[0];
-    assert_eq!((incr.count, incr.operations_per_second), (Some(10_000_000), Some(369_849.0)));
+    assert_eq!((incr.count, incr.operations_per_second), (10_000_000, Some(369_849.0)));
     assert_eq!(parsed.seconds, Some(27.038_434_665));
 }
 
@@ -90,7 +82,7 @@ fn the_bullmq_tools_totals_are_two_operations() {
     let parsed = read("bullmq-article", "add", "regex/bullmq.txt");
     let counts: Vec<_> =
         parsed.operations.iter().map(|operation| (operation.name.as_str(), operation.count)).collect();
-    assert_eq!(counts, [("add-job", Some(7_592_190)), ("process-job", Some(0))]);
+    assert_eq!(counts, [("add-job", 7_592_190), ("process-job", 0)]);
 }
 
 #[test]
@@ -99,9 +91,9 @@ fn etcds_summary_is_read_in_the_units_of_its_version() {
         let parsed = read("etcd", "put", fixture);
         assert_eq!(parsed.operations.len(), 1, "{fixture}");
         let put = &parsed.operations[0];
-        assert_eq!((put.count, put.operations_per_second), (None, Some(8100.0518)), "{fixture}");
+        assert_eq!((put.count, put.operations_per_second), (0, Some(8100.0518)), "{fixture}");
         assert_percentiles(put, &[(50.0, 9.5), (90.0, 13.0), (95.0, 14.1), (99.0, 18.1), (99.9, 30.1)]);
-        let mean = latency(put).mean.unwrap();
+        let mean = put.latency_milliseconds.mean.unwrap();
         assert!((mean - 9.8).abs() < 1e-9, "{fixture}: {mean}");
         assert_eq!(parsed.seconds, Some(12.3456), "{fixture}");
     }
@@ -111,7 +103,7 @@ fn etcds_summary_is_read_in_the_units_of_its_version() {
 fn garnets_numbers_have_thousands_separators() {
     let parsed = read("resp-benchmark", "get", "regex/resp-benchmark.txt");
     let get = &parsed.operations[0];
-    assert_eq!((get.count, get.operations_per_second), (Some(52_428_800), Some(3_495_020.33)));
+    assert_eq!((get.count, get.operations_per_second), (52_428_800, Some(3_495_020.33)));
     assert!((parsed.seconds.unwrap() - 15.001).abs() < 1e-9);
 }
 
@@ -121,7 +113,7 @@ fn dkvs_lines_name_their_operations() {
     let names: Vec<_> = parsed.operations.iter().map(|operation| operation.name.as_str()).collect();
     assert_eq!(names, ["set", "get", "has-not"], "a skipped test is no operation");
     assert_percentiles(&parsed.operations[1], &[(50.0, 0.95), (95.0, 1.1), (99.0, 2.0)]);
-    assert_eq!(parsed.operations[2].latency, None);
+    assert_percentiles(&parsed.operations[2], &[]);
 }
 
 #[test]
@@ -136,7 +128,7 @@ fn the_sums_of_dfly_benchs_file_are_those_of_its_operations() {
     let parsed = read("dfly-bench", "closed-loop", "dfly_bench/gets-and-sets.json");
     let counts: Vec<_> =
         parsed.operations.iter().map(|operation| (operation.name.as_str(), operation.count)).collect();
-    assert_eq!(counts, [("GET", Some(900_000)), ("SET", Some(90_000))]);
+    assert_eq!(counts, [("GET", 900_000), ("SET", 90_000)]);
 }
 
 #[test]
@@ -150,10 +142,11 @@ fn ten_keys_are_one_command() {
 fn ycsbs_logs_hold_every_latency() {
     let parsed = read("ycsb", "workload-a", "hdr-histogram-log/ycsb-READ.hdr");
     let read = &parsed.operations[0];
-    assert_eq!((read.name.as_str(), read.count, read.errors), ("READ", Some(49_983), Some(0)));
-    let Some(LatencyReport::Exact { summary, .. }) = &read.latency else { panic!("{read:?}") };
+    assert_eq!((read.name.as_str(), read.count, read.errors), ("READ", 49_983, 0));
+    assert!(read.histogram.is_some(), "{read:?}");
+    let summary = read.latency_milliseconds;
     // As YCSB printed them: see the fixtures' page.
-    let told = [
+    let printed = [
         (summary.mean, 0.179_629_674_089_190_33),
         (summary.p50, 0.156),
         (summary.p95, 0.294),
@@ -161,7 +154,7 @@ fn ycsbs_logs_hold_every_latency() {
         (summary.p99, 0.932),
         (summary.max, 17.391),
     ];
-    for (found, expected) in told {
+    for (found, expected) in printed {
         assert!((found.unwrap() - expected).abs() < 1e-9, "{summary:?}");
     }
     assert_eq!(read.commands.len(), 0, "READ is no command of a server");
@@ -171,13 +164,13 @@ fn ycsbs_logs_hold_every_latency() {
 #[test]
 fn what_vegeta_sent_in_vain_is_no_operation_but_an_error() {
     let get = &read("http", "get", "json/vegeta.json").operations[0];
-    assert_eq!((get.count, get.errors), (Some(500), Some(500)));
+    assert_eq!((get.count, get.errors), (500, 500));
 }
 
 #[test]
 fn an_iteration_of_k6s_script_is_one_get() {
     let get = &read("k6", "get", "json/k6.json").operations[0];
-    assert_eq!((get.count, get.operations_per_second), (Some(114_824), Some(28_686.469_907_049_643)));
+    assert_eq!((get.count, get.operations_per_second), (114_824, Some(28_686.469_907_049_643)));
     assert_percentiles(
         get,
         &[(50.0, 0.260_385_5), (95.0, 1.023_362_15), (99.0, 2.553_024_11), (99.9, 5.246_840_535)],
@@ -189,5 +182,5 @@ fn redis_benchmarks_requests_are_those_of_its_command_line() {
     let parsed = read("redis-benchmark", "bench", "redis-benchmark/7.0.csv");
     let counts: Vec<_> =
         parsed.operations.iter().map(|operation| (operation.name.as_str(), operation.count)).collect();
-    assert_eq!(counts, [("SET", Some(1_000_000)), ("GET", Some(1_000_000))]);
+    assert_eq!(counts, [("SET", 1_000_000), ("GET", 1_000_000)]);
 }

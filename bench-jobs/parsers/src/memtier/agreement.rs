@@ -3,8 +3,8 @@
 use super::report::Report;
 use dragstrip_results::result::in_flight;
 
-/// The share of replies that may still be under way when the time is up where
-/// nobody knows how many requests were in flight.
+/// The share of replies that may still be under way when the time is up, if the number of
+/// requests in flight is unknown.
 const LATE_REPLIES: f64 = 0.05;
 
 /// Counts in the result file that do not agree with each other. `pipeline` is the
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_under_way_at_the_clocks_end_is_no_contradiction() {
+    fn what_was_under_way_at_the_clocks_end_is_not_a_contradiction() {
         assert_eq!(contradiction(&report(Some(5), 1), Some(3), 1), None);
         assert_eq!(contradiction(&report(Some(5), 30), Some(3), 1), None, "2 x 5 connections of 3 requests");
         assert!(contradiction(&report(Some(5), 31), Some(3), 1).is_some());

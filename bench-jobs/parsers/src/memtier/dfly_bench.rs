@@ -3,7 +3,9 @@
 //! percentiles, but neither histograms nor hits.
 
 use super::{MemtierError, document::Value, operations::command};
-use crate::parsed::{LatencyReport, Operation, Parsed, PrintedLatency, ToolName, only_duration};
+use crate::parsed::{Parsed, Tool, named};
+use dragstrip_crds::measured::LatencySummary;
+use dragstrip_results::result::Operation;
 
 pub(super) fn read(document: &Value) -> Result<Parsed, MemtierError> {
     let stats = document.get("ALL STATS").ok_or_else(|| missing("the file", "ALL STATS"))?;
@@ -15,21 +17,18 @@ pub(super) fn read(document: &Value) -> Result<Parsed, MemtierError> {
         .filter(|(label, value)| label != "Totals" && value.get("Count").is_some())
         .map(|(label, value)| operation(label, value))
         .collect::<Result<Vec<_>, _>>()?;
-    let sum: u64 = operations.iter().filter_map(|operation| operation.count).sum();
+    let sum: u64 = operations.iter().map(|operation| operation.count).sum();
     if sum != total {
         return Err(MemtierError::Contradiction(format!(
             "the rows add up to {sum} operations, the total is {total}"
         )));
     }
-    let operations: Vec<_> =
-        operations.into_iter().filter(|operation| operation.count.is_some_and(|count| count > 0)).collect();
     let milliseconds = stats.get("Runtime").and_then(|runtime| runtime.number("Total duration"));
     let seconds = milliseconds.map(|number| number / 1000.0).filter(|seconds| *seconds > 0.0);
     Ok(Parsed {
-        seconds: seconds.or_else(|| only_duration(&operations)),
-        operations,
-        together: true,
-        tool: Some(ToolName { name: "dfly_bench".to_owned(), version: None }),
+        seconds,
+        operations: operations.into_iter().filter(|operation| operation.count > 0).collect(),
+        tool: Some(Tool::named("dfly_bench")),
         ..Parsed::default()
     })
 }
@@ -38,19 +37,18 @@ fn operation(label: &str, value: &Value) -> Result<Operation, MemtierError> {
     let count = value.whole("Count").ok_or_else(|| missing(label, "Count"))?;
     let rate = value.number("Ops/sec").filter(|rate| rate.is_finite() && *rate >= 0.0);
     Ok(Operation {
-        count: Some(count),
-        operations_per_second: rate,
-        latency: Some(LatencyReport::Printed(latency(label, value)?)),
-        ..Operation::named(command(label))
+        count,
+        tool_operations_per_second: rate,
+        latency_milliseconds: latency(label, value)?,
+        ..named(&command(label))
     })
 }
 
-fn latency(label: &str, value: &Value) -> Result<PrintedLatency, MemtierError> {
-    let mut latency = PrintedLatency {
+fn latency(label: &str, value: &Value) -> Result<LatencySummary, MemtierError> {
+    let mut latency = LatencySummary {
         mean: value.number("Average Latency"),
-        minimum: value.number("Min Latency"),
-        maximum: value.number("Max Latency"),
-        percentiles: Vec::new(),
+        max: value.number("Max Latency"),
+        ..LatencySummary::default()
     };
     let percentiles = value.get("Percentile Latencies").map_or(&[][..], Value::members);
     for (name, _) in percentiles.iter().filter(|(name, _)| name != "Histogram log format") {
@@ -61,7 +59,10 @@ fn latency(label: &str, value: &Value) -> Result<PrintedLatency, MemtierError> {
             .filter(|percent| (0.0..=100.0).contains(percent))
             .ok_or_else(strange)?;
         let milliseconds = value.get("Percentile Latencies").and_then(|value| value.number(name));
-        if !latency.add_percentile(percent, milliseconds.ok_or_else(strange)?) {
+        let milliseconds = milliseconds.ok_or_else(strange)?;
+        if let Some(place) = latency.percentile_mut(percent)
+            && place.replace(milliseconds).is_some()
+        {
             return Err(strange());
         }
     }
@@ -93,10 +94,9 @@ mod tests {
         let parsed = super::super::parse(&file(1000), &Capture::default(), 1).unwrap();
         assert_eq!(parsed.seconds, Some(2.0));
         let get = &parsed.operations[0];
-        assert_eq!((get.name.as_str(), get.count, get.hits, get.errors), ("GET", Some(900), None, None));
-        let Some(LatencyReport::Printed(latency)) = &get.latency else { panic!("{get:?}") };
-        let percents: Vec<_> = latency.percentiles.iter().map(|percentile| percentile.percent).collect();
-        assert_eq!((percents, latency.maximum), (vec![50.0, 99.0, 99.9], Some(3.5)));
+        assert_eq!((get.name.as_str(), get.count, get.hits, get.errors), ("GET", 900, None, 0));
+        let LatencySummary { p50, p90, p99, p999, max, .. } = get.latency_milliseconds;
+        assert_eq!((p50, p90, p99, p999, max), (Some(0.15), None, Some(1.5), Some(2.5), Some(3.5)));
     }
 
     #[test]

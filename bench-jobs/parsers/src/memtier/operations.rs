@@ -2,60 +2,58 @@
 
 use super::report::{Report, ReportError, Row};
 use dragstrip_results::{
-    commands,
-    histogram::{HistogramError, Latencies},
-    result::OperationResult,
+    commands, histogram::HistogramError, measured::operation::added_seconds, result::Operation,
 };
 use std::collections::BTreeMap;
 
-/// What several rows of one command add up to.
-struct Sum {
-    operation: String,
-    hits_and_misses: Option<(u64, u64)>,
-    redirections: u64,
-    bytes: u64,
-    operations_per_second: Option<f64>,
-    latencies: Latencies,
-    per_second: Vec<u64>,
-}
-
-/// One entry per command. Rows of the same command (two `SET` lines told apart
-/// by `--command-stats-breakdown=line`, or `SCAN 0` and `SCAN <cursor>`) are
-/// added; rows without a reply are left out. What the histogram holds is what
+/// One entry per command. Rows of the same command (two `SET` lines separated by
+/// `--command-stats-breakdown=line`, or `SCAN 0` and `SCAN <cursor>`) are
+/// added; rows without a reply are left out. The count is that of the histogram, which holds what
 /// was answered: in cluster mode the tool's own count lacks the last few.
 ///
 /// memtier does not say which operation got which error reply; `errors` are
-/// taken off an operation's count only where there is just one.
-pub fn operations(report: &Report, errors: u64) -> Result<Vec<OperationResult>, ReportError> {
-    let mut sums: Vec<Sum> = Vec::new();
-    for row in report.rows.iter().filter(|row| row.count > 0) {
-        let operation = command(&row.label);
-        match sums.iter_mut().find(|sum| sum.operation == operation) {
-            Some(sum) => sum.add(row).map_err(|source| histogram_error(&row.label, source))?,
-            None => sums.push(Sum::new(operation, row)),
+/// taken off an operation's count only if there is just one.
+pub fn operations(report: &Report, errors: u64) -> Result<Vec<Operation>, ReportError> {
+    let rows =
+        report.rows.iter().filter(|row| row.count > 0).map(operation).collect::<Result<Vec<_>, _>>()?;
+    let mut operations: Vec<Operation> = Vec::new();
+    for row in &rows {
+        if operations.iter().any(|known| known.name == row.name) {
+            continue;
         }
+        let same: Vec<&Operation> = rows.iter().filter(|other| other.name == row.name).collect();
+        let sum = Operation::sum(&row.name, &same).map_err(|source| histogram_error(&row.name, source))?;
+        operations.push(Operation { commands: row.commands.clone(), ..sum });
     }
-    let errors = if sums.len() == 1 { errors } else { 0 };
-    sums.into_iter().map(|sum| sum.result(errors)).collect()
+    if let [only] = operations.as_mut_slice() {
+        only.errors += errors;
+        only.count = only.count.saturating_sub(errors);
+    }
+    Ok(operations)
+}
+
+fn operation(row: &Row) -> Result<Operation, ReportError> {
+    let name = command(&row.label);
+    let redirections = row.moved + row.ask;
+    let histogram = row.latencies.encode().map_err(|source| histogram_error(&row.label, source))?;
+    Ok(Operation {
+        commands: sent(&name),
+        name,
+        count: row.latencies.count().saturating_sub(redirections),
+        hits: row.hits_and_misses.map(|(hits, _)| hits),
+        misses: row.hits_and_misses.map(|(_, misses)| misses),
+        errors: redirections,
+        bytes: row.bytes,
+        tool_operations_per_second: row.operations_per_second,
+        histogram: Some(histogram),
+        per_second: row.per_second.clone(),
+        ..Operation::default()
+    })
 }
 
 /// Replies of all operations in each second.
 pub fn per_second(report: &Report) -> Vec<u64> {
-    let mut counts = Vec::new();
-    for row in &report.rows {
-        add_seconds(&mut counts, &row.per_second);
-    }
-    counts
-}
-
-/// Adds a series of seconds to another, which grows where it is shorter.
-fn add_seconds(sums: &mut Vec<u64>, counts: &[u64]) {
-    if sums.len() < counts.len() {
-        sums.resize(counts.len(), 0);
-    }
-    for (sum, count) in sums.iter_mut().zip(counts) {
-        *sum += count;
-    }
+    added_seconds(report.rows.iter().map(|row| row.per_second.as_slice()))
 }
 
 /// Redirections by their word.
@@ -80,53 +78,6 @@ pub(super) fn sent(operation: &str) -> Vec<String> {
         "SET" => of(&["set", "setex", "setrange"]),
         "GET" => of(&["get", "getrange"]),
         _ => commands::named(operation).into_iter().collect(),
-    }
-}
-
-impl Sum {
-    fn new(operation: String, row: &Row) -> Self {
-        Self {
-            operation,
-            hits_and_misses: row.hits_and_misses,
-            redirections: row.moved + row.ask,
-            bytes: row.bytes,
-            operations_per_second: row.operations_per_second,
-            latencies: row.latencies.clone(),
-            per_second: row.per_second.clone(),
-        }
-    }
-
-    fn add(&mut self, row: &Row) -> Result<(), HistogramError> {
-        self.hits_and_misses = self
-            .hits_and_misses
-            .zip(row.hits_and_misses)
-            .map(|(one, other)| (one.0 + other.0, one.1 + other.1));
-        self.redirections += row.moved + row.ask;
-        self.bytes += row.bytes;
-        self.operations_per_second =
-            self.operations_per_second.zip(row.operations_per_second).map(|(one, other)| one + other);
-        add_seconds(&mut self.per_second, &row.per_second);
-        self.latencies.add(&row.latencies)
-    }
-
-    fn result(self, errors: u64) -> Result<OperationResult, ReportError> {
-        let errors = errors + self.redirections;
-        let count = self.latencies.count().saturating_sub(errors);
-        let histogram = self.latencies.encode().map_err(|source| histogram_error(&self.operation, source))?;
-        Ok(OperationResult {
-            commands: sent(&self.operation),
-            operation: self.operation,
-            count,
-            hits: self.hits_and_misses.map(|(hits, _)| hits),
-            misses: self.hits_and_misses.map(|(_, misses)| misses),
-            errors,
-            bytes: self.bytes,
-            latency_milliseconds: self.latencies.summary(),
-            histogram: Some(histogram),
-            per_second: self.per_second,
-            reported_operations_per_second: self.operations_per_second,
-            own_operations_per_second: None,
-        })
     }
 }
 

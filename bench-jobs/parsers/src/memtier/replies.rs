@@ -1,18 +1,18 @@
-//! The error replies that memtier tells of on standard error, a line each. Pure.
+//! The error replies that memtier writes to standard error, a line each. Pure.
 
 use std::collections::BTreeMap;
 
 /// What stands before each of them.
 const ERROR_REPLY: &str = "handle error response:";
-/// Kinds that are told apart; a guard against a server whose every error begins
+/// Most kinds; a guard against a server whose every error begins
 /// with another word.
 const KINDS: usize = 64;
-/// Longest kind kept, in characters.
+/// Longest kind, in characters.
 const KIND_LENGTH: usize = 300;
 /// Kind of the others, and of replies without a word.
 const OTHER: &str = "OTHER";
 
-/// The server's words, where a line tells of an error reply.
+/// The server's words, if a line reports an error reply.
 pub fn error_reply(line: &str) -> Option<&str> {
     line.split_once(ERROR_REPLY).map(|(_, reply)| reply.trim())
 }

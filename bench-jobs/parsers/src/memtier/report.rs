@@ -1,15 +1,15 @@
 //! memtier's result file: what it says, as far as it can be used.
 //!
 //! Of its numbers, `Count`, the histograms, the per-second counts and bytes are
-//! kept. `Ops/sec` and `Total duration` can be a second off
+//! used. `Ops/sec` and `Total duration` can be a second off
 //! in either direction, since the tool averages the clients' start and end
 //! times in a way that loses whole seconds, and `Average Latency` of `Totals`
-//! is cut to whole milliseconds in 2.1.2 to 2.3.0; the first two are recorded
+//! is cut to complete milliseconds in 2.1.2 to 2.3.0; the first two are recorded
 //! as the tool's own account, the last is not read at all.
 //!
 //! The section `configuration` is passed over: it holds the password, and names
-//! and values stand there as they were given, so that a quotation mark among
-//! them makes it no JSON.
+//! and values stand there as they were given, so a quotation mark among
+//! them makes it invalid JSON.
 
 use super::document::Value;
 use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
@@ -26,7 +26,7 @@ pub enum ReportError {
     /// There is no such file, or it cannot be read.
     #[error("memtier wrote no result file that can be read")]
     File(#[source] std::io::Error),
-    /// The file is no JSON, as a rule because it ends early.
+    /// The file is not JSON, usually because it ends early.
     #[error("memtier left no result: its result file is cut short or damaged")]
     Json(#[source] serde_json::Error),
     /// The file holds no section with the result of one run.
@@ -46,7 +46,7 @@ pub enum ReportError {
         /// What should be there.
         field: &'static str,
     },
-    /// A second in a series is no sensible number.
+    /// A second in a series is not a sensible number.
     #[error("memtier's result file has a second {second:?} in the series of {section:?}")]
     Second {
         /// Which series.
@@ -81,7 +81,7 @@ pub struct Report {
     pub seconds: f64,
     /// Whether the tool says that SIGINT ended it early.
     pub interrupted: bool,
-    /// Connection errors the tool owns up to; always 0 before 2.3.0.
+    /// Connection errors that the tool reports; always 0 before 2.3.0.
     pub connection_errors: u64,
     /// Operations per second by the tool's own account.
     pub operations_per_second: f64,
@@ -151,7 +151,7 @@ impl Report {
     }
 }
 
-/// A document without the configuration; the whole text where no result follows it.
+/// A document without the configuration; the complete text if no result follows it.
 fn results(text: &str) -> Cow<'_, str> {
     text.find(RESULTS).map_or(Cow::Borrowed(text), |at| {
         let (_, behind) = text.split_at(at);
@@ -213,11 +213,11 @@ impl Rates<'_> {
         self.scaled(name).map_or(0, |count| (count.round() as u64).min(self.count))
     }
 
-    /// Hits, where the tool told reads from other operations: with `--command`
+    /// Hits, if the tool separates reads from other operations: with `--command`
     /// it writes 0 for both hits and misses.
     fn hits(&self) -> Option<u64> {
-        let told = self.value.number("Hits/sec")? + self.value.number("Misses/sec")? > 0.0;
-        told.then(|| self.share("Hits/sec"))
+        let separate = self.value.number("Hits/sec")? + self.value.number("Misses/sec")? > 0.0;
+        separate.then(|| self.share("Hits/sec"))
     }
 
     // As for `share`.

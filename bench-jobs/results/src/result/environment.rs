@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Who says which placement group a node is in, the most trustworthy first.
+/// The source of a node's placement group, the most trustworthy first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GroupEvidence {
     /// The label `karpenter.k8s.aws/placement-group-id`, which Karpenter writes.
@@ -12,14 +12,13 @@ pub enum GroupEvidence {
     Label,
 }
 
-/// What somebody says of a node's placement group.
+/// What one source says about a node's placement group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupRecord {
-    /// Who says it.
+    /// The source.
     pub evidence: GroupEvidence,
-    /// The group; absent where it is in none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The group; absent if the node is in none.
     pub group: Option<String>,
 }
 
@@ -30,17 +29,15 @@ pub struct CpuSetRecord {
     /// The pod.
     pub pod: String,
     /// Its node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Whether it is a server of the target, else a client.
     pub serves: bool,
     /// The CPUs, as a kernel list such as 2-5.
     pub cpus: String,
-    /// Online CPUs of the machine; 0 where they are not known.
+    /// Online CPUs of the machine; 0 if unknown.
     pub online: u32,
     /// Whole CPUs that the container requests and is limited to, for which a static CPU
-    /// manager gives it CPUs of its own; absent where it asks for no whole CPUs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// manager gives it CPUs of its own; absent if it requests no whole CPUs.
     pub whole_cpus: Option<u32>,
 }
 
@@ -55,33 +52,32 @@ pub struct NodeRecord {
     /// Whether a client of the run loads from it.
     pub loads: bool,
     /// Its zone, by its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Its placement group, by its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement_group: Option<String>,
     /// Its instance type, by its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
     /// Its architecture, such as arm64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     /// Its kernel's release.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Identifies the start of its machine: two nodes with one are one machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// What is said of its placement group.
+    /// What each source says about its placement group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRecord>,
-    /// Thousandths of a CPU that it has for pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// CPU that it has for pods, in thousandths.
     pub allocatable_millicpus: Option<u64>,
     /// Its network's baseline bandwidth in megabits per second, by Karpenter's label or the
     /// table of instance types.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_megabits_per_second: Option<u64>,
+}
+
+impl NodeRecord {
+    /// The machine of the node: what several nodes run on (kind) is one.
+    pub fn machine(&self) -> &str {
+        self.boot_id.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// What ran in the pods of servers and clients.
@@ -95,7 +91,6 @@ pub struct EnvironmentRecord {
     #[serde(default)]
     pub server_command: Vec<String>,
     /// Digest of what the Datastore declares besides its place, its image and its threads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_declaration: Option<String>,
     /// Images of the client pods, by digest.
     #[serde(default)]

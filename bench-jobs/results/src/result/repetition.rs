@@ -1,45 +1,16 @@
 //! What all pods of one repetition measured together, and how it was checked.
 
-use super::{CpuSetRecord, EnvironmentRecord, Failure, NodeRecord, PodResult, ServerRecord, TOTAL};
-use crate::{histogram::EncodedHistogram, search::SearchPoint, usage::ServerUsage};
+use super::{
+    CpuSetRecord, EnvironmentRecord, Failure, NodeRecord, Operation, PodResult, ServerRecord, TOTAL,
+    search::SearchPoint,
+};
+use crate::measured::{histogram::EncodedHistogram, usage::ServerUsage};
 use dragstrip_crds::{
-    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
+    measured::{BatchStatistics, Metric, ScheduleRecord},
     run::{LimitedBy, MemoryReading, Verdict, VerdictReason},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// One operation over all pods of a repetition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MergedOperation {
-    /// The command's name in upper case, or `TOTAL`.
-    pub operation: String,
-    /// Replies that were not errors.
-    pub count: u64,
-    /// Throughput over the common window, or over the operation's own time where it ran by itself.
-    pub operations_per_second: f64,
-    /// Throughput by the tools' own account, where every pod's tool tells it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_operations_per_second: Option<f64>,
-    /// Bytes per second over the common window.
-    pub bytes_per_second: f64,
-    /// Reads that found their key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hits: Option<u64>,
-    /// Reads that found nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misses: Option<u64>,
-    /// Error replies.
-    pub errors: u64,
-    /// From the merged histogram; without one what the tool printed, of one pod and one
-    /// operation only.
-    #[serde(default)]
-    pub latency_milliseconds: LatencySummary,
-    /// All latencies of all pods; absent where the tool keeps no histogram.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub histogram: Option<EncodedHistogram>,
-}
 
 /// Whether a check was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,12 +31,11 @@ pub struct Check {
     /// Whether it was.
     pub state: CheckState,
     /// Why it could not be, or what part of it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 /// One repetition of one phase over all its pods: what the run's ConfigMaps hold.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepetitionResult {
     /// The phase.
@@ -74,28 +44,22 @@ pub struct RepetitionResult {
     pub repetition: u32,
     /// Length of the window in which every client was active, in seconds.
     pub window_seconds: f64,
-    /// Per operation, `TOTAL` last; without a total where operations have no sum.
-    pub operations: Vec<MergedOperation>,
+    /// Per operation, `TOTAL` last; without a total if operations have no sum.
+    pub operations: Vec<Operation>,
     /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
-    #[serde(default = "first")]
     pub measurement: u32,
     /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
-    #[serde(default)]
     pub start_skew_seconds: f64,
     /// Share of reads that found their key, from 0 to 1; absent without reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
     /// Figures of the tool's own, joined over pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
     /// Timed batches; of one client pod only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
     /// An open loop's schedule, added up over pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
     /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_lag: Option<EncodedHistogram>,
     /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -104,16 +68,13 @@ pub struct RepetitionResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
     /// Why the numbers must not be used; with the pod it happened in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PodFailure>,
-    /// Whether the numbers may be believed; absent of results that a version without verdicts stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether the numbers may be believed; absent until they are judged.
     pub verdict: Option<Verdict>,
     /// Why the verdict is not Valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<VerdictReason>,
-    /// What limited the throughput; absent where the numbers must not be used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What limited the throughput; absent if the numbers must not be used.
     pub limited_by: Option<LimitedBy>,
     /// Every pod's own account.
     pub pods: Vec<PodResult>,
@@ -123,35 +84,29 @@ pub struct RepetitionResult {
     /// The CPUs that servers and clients may run on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpusets: Vec<CpuSetRecord>,
-    /// What each server of a Datastore used in the window; empty where nobody could tell.
+    /// What each server of a Datastore used in the window; empty if nothing could measure it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerUsage>,
-    /// The memory of the servers right after the load, and after the settle time where one
-    /// is declared and is over.
+    /// The memory of the servers right after the load, and after the settle time if one
+    /// is declared and has passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryReading>,
-    /// What ran; absent of results that a former version stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What ran; absent until the operator or the command line fills it in.
     pub environment: Option<EnvironmentRecord>,
-    /// Which point of its phase's search it is; absent where there is no search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Which point of its phase's search it is; absent if there is no search.
     pub point: Option<SearchPoint>,
 }
 
 impl RepetitionResult {
-    /// The row of all operations together; none where they have no sum.
-    pub fn total(&self) -> Option<&MergedOperation> {
-        self.operations.iter().find(|row| row.operation == TOTAL)
+    /// The row of all operations together; `None` if they have no sum.
+    pub fn total(&self) -> Option<&Operation> {
+        self.operations.iter().find(|row| row.name == TOTAL)
     }
 
-    /// The `run_id` of every server that a client saw, sorted; empty where none is known.
+    /// The `run_id` of every server that a client saw, sorted; empty if none is known.
     pub fn server_run_ids(&self) -> BTreeSet<&str> {
         self.pods.iter().filter_map(|pod| pod.server.as_ref()).flat_map(ServerRecord::run_ids).collect()
     }
-}
-
-fn first() -> u32 {
-    1
 }
 
 /// A [`Failure`] and where it happened.

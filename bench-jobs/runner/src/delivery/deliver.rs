@@ -96,13 +96,13 @@ mod tests {
     };
     use dragstrip_results::{
         histogram::EncodedHistogram,
-        result::{FailureStep, OperationResult},
+        result::{FailureStep, Operation},
     };
     use proptest::prelude::*;
 
-    fn operation(name: String) -> OperationResult {
-        OperationResult {
-            operation: name,
+    fn operation(name: String) -> Operation {
+        Operation {
+            name,
             commands: vec!["get".to_owned(); 8],
             count: u64::MAX,
             hits: Some(u64::MAX),
@@ -112,8 +112,8 @@ mod tests {
             latency_milliseconds: LatencySummary { mean: Some(1.0 / 3.0), ..LatencySummary::default() },
             histogram: Some(EncodedHistogram("x".repeat(10_000))),
             per_second: vec![u64::MAX; 8],
-            reported_operations_per_second: Some(1.0 / 3.0),
-            own_operations_per_second: Some(1.0 / 3.0),
+            tool_operations_per_second: Some(1.0 / 3.0),
+            operations_per_second: Some(1.0 / 3.0),
         }
     }
 
@@ -145,8 +145,6 @@ mod tests {
         large.operations = vec![operation("GET".into())];
         let read: PodResult = serde_json::from_str(&termination_message(&large).unwrap()).unwrap();
         assert!(!read.complete, "a result without its histogram was called complete");
-        let old: PodResult = serde_json::from_str(r#"{"phase": "p", "repetition": 1, "pod": "p"}"#).unwrap();
-        assert!(!old.complete, "a result that says nothing of it was called complete");
     }
 
     proptest! {

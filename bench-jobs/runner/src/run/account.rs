@@ -10,16 +10,16 @@ use crate::{
     delivery::state::Shared,
     frame::{clock, failure::failure},
     server::{check, members::Counts},
-    tools::adapter::{self, Ended, Measured, Progress},
+    tools::adapter::{self, Ended, Progress},
 };
 use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::{
     commands::Account,
     counters::{compared, counters_agree},
-    histogram::Latencies,
+    histogram::merged,
     live::LatencyCounts,
     protocol::{JobSpec, StartCommand},
-    result::{Failure, FailureStep, OperationResult, PodResult, Window},
+    result::{Failure, FailureStep, Operation, PodResult, Window},
     usage::ContainerUsage,
 };
 use std::{ops::Range, time::Duration};
@@ -38,7 +38,7 @@ pub fn settle(
         Ok(measured) => (Some(measured), None),
         Err(rejected) => (rejected.partial, Some(rejected.failure)),
     };
-    let reported = measured.as_ref().and_then(|measured| measured.window);
+    let reported = measured.as_ref().map(|measured| &measured.window).filter(|own| own.seconds > 0.0);
     let after = adapter::measured_after(job);
     result.window = window(&armed.command, after, done.launched_unix_nanos, began..active, reported);
     result.client = ContainerUsage { threads, ..done.client };
@@ -84,30 +84,33 @@ fn counters_compared(job: &JobSpec) -> bool {
     compared(&job.tool) && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
 }
 
-fn fill_in(result: &mut PodResult, measured: Measured) {
-    result.tool = measured.tool;
-    result.operations = measured.operations;
-    result.errors = measured.errors;
-    result.per_second = measured.per_second;
-    result.commands = measured.commands;
+/// Takes over the tool's part of the result.
+fn fill_in(result: &mut PodResult, mut measured: PodResult) {
+    let own = std::mem::take(result);
+    let threads = std::mem::take(&mut measured.client.threads);
+    let client = if threads.is_empty() { own.client } else { ContainerUsage { threads, ..own.client } };
     // A warm-up before the start line was noted already.
-    if !measured.warmup.is_empty() {
-        result.warmup = measured.warmup;
+    if measured.warmup.is_empty() {
+        measured.warmup = own.warmup;
     }
-    result.queues = measured.queues;
-    result.schedule = measured.schedule;
-    result.schedule_lag = measured.schedule_lag;
-    result.batches = measured.batches;
-    result.metrics = measured.metrics;
-    result.workers = measured.workers;
-    if !measured.threads.is_empty() {
-        result.client.threads = measured.threads;
-    }
-    result.notes = measured.notes;
+    *result = PodResult {
+        phase: own.phase,
+        repetition: own.repetition,
+        pod: own.pod,
+        node: own.node,
+        complete: own.complete,
+        failure: own.failure,
+        window: own.window,
+        load: own.load,
+        client,
+        server: own.server,
+        memory: own.memory,
+        ..measured
+    };
 }
 
 /// The tool's final counts; its last progress if it left none.
-fn totals(measured: Option<&Measured>, shared: &Shared) -> Progress {
+fn totals(measured: Option<&PodResult>, shared: &Shared) -> Progress {
     match measured {
         Some(measured) => Progress {
             operations: measured.operations.iter().map(|operation| operation.count).sum(),
@@ -120,12 +123,10 @@ fn totals(measured: Option<&Measured>, shared: &Shared) -> Progress {
     }
 }
 
-/// All latencies; `None` where an operation's cannot be read.
-fn latencies(operations: &[OperationResult]) -> Option<LatencyCounts> {
-    operations.iter().try_fold(LatencyCounts::default(), |mut sum, operation| {
-        sum.add(&Latencies::decode(operation.histogram.as_ref()?).ok()?.by_bucket());
-        Some(sum)
-    })
+/// All latencies; `None` if those of an operation are missing or cannot be read.
+fn latencies(operations: &[Operation]) -> Option<LatencyCounts> {
+    let all = merged(operations.iter().map(|operation| operation.histogram.as_ref()));
+    all.ok()?.map(|all| all.by_bucket())
 }
 
 /// The window: the tool's own if it `reported` one, else the time in which a load thread
@@ -136,13 +137,13 @@ fn window(
     measured_after: Duration,
     launched_unix_nanos: i64,
     busy: Range<Duration>,
-    reported: Option<(i64, f64)>,
+    reported: Option<&Window>,
 ) -> Window {
     let after = |length| command.line_unix_nanos().saturating_add(clock::nanos(length));
     let begin = after(measured_after);
     let first = launched_unix_nanos.max(begin).max(after(busy.start));
     let otherwise = (first, clock::seconds(after(busy.end).saturating_sub(first)).max(0.0));
-    let (start_unix_nanos, seconds) = reported.unwrap_or(otherwise);
+    let (start_unix_nanos, seconds) = reported.map_or(otherwise, |own| (own.start_unix_nanos, own.seconds));
     Window {
         start_unix_nanos,
         seconds,
@@ -189,7 +190,7 @@ mod tests {
         measured_after: Duration,
         launched: i64,
         busy: Range<Duration>,
-        reported: Option<(i64, f64)>,
+        reported: Option<&Window>,
     ) -> Window {
         let clock = ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 };
         let command = StartCommand { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock };
@@ -200,9 +201,14 @@ mod tests {
         Duration::from_millis(from)..Duration::from_millis(to)
     }
 
+    /// A tool's own window of 5 s.
+    fn tools_own(start_unix_nanos: i64) -> Window {
+        Window { start_unix_nanos, seconds: 5.0, ..Window::default() }
+    }
+
     #[test]
     fn a_tools_own_window_stands() {
-        let window = window(Duration::ZERO, LINE - 900, busy(0, 9_000), Some((LINE + 2_000_000, 5.0)));
+        let window = window(Duration::ZERO, LINE - 900, busy(0, 9_000), Some(&tools_own(LINE + 2_000_000)));
         assert_eq!(window.start_unix_nanos, LINE + 2_000_000);
         assert!((window.start_skew_seconds - 0.002).abs() < 1e-9 && (window.seconds - 5.0).abs() < 1e-9);
     }
@@ -229,7 +235,7 @@ mod tests {
     #[test]
     fn a_warm_up_after_the_line_is_not_part_of_it() {
         let warmup = Duration::from_secs(2);
-        let own = window(warmup, LINE, busy(0, 7_000), Some((LINE + 2_001_000_000, 5.0)));
+        let own = window(warmup, LINE, busy(0, 7_000), Some(&tools_own(LINE + 2_001_000_000)));
         assert!((own.start_skew_seconds - 0.001).abs() < 1e-9, "{own:?}");
         let sampled = window(warmup, LINE, busy(0, 7_000), None);
         assert_eq!(sampled.start_unix_nanos, LINE + 2_000_000_000);

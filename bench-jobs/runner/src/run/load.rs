@@ -48,7 +48,7 @@ pub async fn load(load: &LoadSpec, pod: &Pod, context: &LaunchContext) -> Result
     }
     let report = run(Task::VerifyKeys, "verify", &keys, pod, context).await;
     let verified = report.map_err(|e| because("counted", e))?.verified;
-    let found = verified.map(|verified| verified.present).unwrap_or_default();
+    let found = verified.map(|verified| verified.found).unwrap_or_default();
     let presence = Presence { expected, found };
     if found == expected { Ok(presence) } else { Err(failed(missing(presence))) }
 }
@@ -137,7 +137,7 @@ async fn run(
 fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
     let report = loadgen::read_report(directory).map_err(|error| unread(loadgen::NAME, &error, ended))?;
     // The figures report missing keys, so the generator's exit code for them is not a failure.
-    let missing = report.verified.is_some_and(|verified| verified.present != verified.expected);
+    let missing = report.verified.is_some_and(|verified| verified.found != verified.expected);
     match loadgen::verdict(&report, ended).filter(|_| !missing) {
         Some(failure) => Err(failure),
         None => Ok(report),

@@ -34,7 +34,7 @@ pub async fn warm_up(
     let ended = aside::run(&launch, &directory, adapter, pod.redactor.clone(), bound, on_progress).await;
     let (ended, adapter) = ended.map_err(|e| failed(e.to_string()))?;
     match adapter.judge(&pod.job, &context, &ended) {
-        Ok(measured) => Ok(measured.operations.into_iter().map(|o| (o.operation, o.count)).collect()),
+        Ok(measured) => Ok(measured.operations.into_iter().map(|o| (o.name, o.count)).collect()),
         Err(rejected) => {
             let message = failed(rejected.failure.message.clone()).message;
             Err(Failure { step: FailureStep::Warmup, message, ..rejected.failure })

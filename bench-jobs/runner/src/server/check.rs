@@ -8,7 +8,7 @@ use dragstrip_crds::units::thousands;
 use dragstrip_results::{
     complaints::{error_replies, evicted_keys},
     observed::ServerCounters,
-    result::{Failure, FailureStep, OperationResult},
+    result::{Failure, FailureStep, Operation},
 };
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub fn same_servers<'a>(
     Ok(after)
 }
 
-pub fn hit_ratio(operations: &[OperationResult], minimum: f64) -> Result<(), Failure> {
+pub fn hit_ratio(operations: &[Operation], minimum: f64) -> Result<(), Failure> {
     let refuse = |message| Err(failure(FailureStep::HitRatio, message));
     let reads = || operations.iter().filter_map(|operation| operation.hits.zip(operation.misses));
     let (hits, misses) = reads().fold((0, 0), |sum, read| (sum.0 + read.0, sum.1 + read.1));
@@ -65,7 +65,7 @@ pub fn hit_ratio(operations: &[OperationResult], minimum: f64) -> Result<(), Fai
 /// Whether the tool did anything, and everything without error replies. A tool
 /// that reports `figures` or rates alone did something too.
 pub fn replies_are_good(
-    operations: &[OperationResult],
+    operations: &[Operation],
     errors: &BTreeMap<String, u64>,
     figures: bool,
 ) -> Result<(), Failure> {
@@ -77,7 +77,7 @@ pub fn replies_are_good(
             format!("the server answered {} requests with errors{}", thousands(failed), listed(errors));
         return Err(failure(FailureStep::ErrorReplies, message));
     }
-    let rates = operations.iter().any(|o| o.own_operations_per_second.is_some_and(|rate| rate > 0.0));
+    let rates = operations.iter().any(|o| o.operations_per_second.is_some_and(|rate| rate > 0.0));
     if total == 0 && !rates && !figures {
         return Err(failure(FailureStep::Tool, "the tool ended without a single answered request"));
     }
@@ -127,8 +127,8 @@ mod tests {
     };
     use dragstrip_results::observed::ServerCounters;
 
-    fn operation(name: &str, count: u64, errors: u64) -> OperationResult {
-        OperationResult { operation: name.into(), count, errors, ..OperationResult::default() }
+    fn operation(name: &str, count: u64, errors: u64) -> Operation {
+        Operation { name: name.into(), count, errors, ..Operation::default() }
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn reads_must_find_their_keys_as_often_as_declared() {
-        let read = |hits, misses| OperationResult {
+        let read = |hits, misses| Operation {
             hits: Some(hits),
             misses: Some(misses),
             ..operation("GET", hits + misses, 0)
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn rates_and_figures_count_as_work() {
-        let rate = OperationResult { own_operations_per_second: Some(5.0), ..operation("SET", 0, 0) };
+        let rate = Operation { operations_per_second: Some(5.0), ..operation("SET", 0, 0) };
         assert!(replies_are_good(&[rate], &BTreeMap::new(), false).is_ok());
         assert!(replies_are_good(&[], &BTreeMap::new(), true).is_ok());
     }

@@ -14,7 +14,7 @@ use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     counters::summed,
     memory::MemberMemory,
-    observed::{ServerCounters, is_another},
+    observed::ServerCounters,
     protocol::{JobMember, JobTarget},
     result::ShardRecord,
 };
@@ -62,7 +62,7 @@ pub fn check_process(name: &str, truth: &ServerTruth, verified: Option<&str>) ->
     if truth.loading {
         return Err(MemberError::Loading(member));
     }
-    match verified.filter(|verified| is_another(verified, &truth.run_id)) {
+    match verified.filter(|verified| *verified != truth.run_id) {
         Some(verified) => {
             let (verified, actual) = (verified.to_owned(), truth.run_id.clone());
             Err(MemberError::Replaced { member, verified, actual })

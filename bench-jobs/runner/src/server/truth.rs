@@ -66,8 +66,7 @@ pub fn identity(info: &Info) -> Identity {
     drawn.map(|id| Identity::Drawn(id.to_owned())).or_else(started).unwrap_or(Identity::Unknown)
 }
 
-/// Identifies a process by its number and the second of its start (Unix time), in the
-/// form that [`dragstrip_results::observed::is_another`] knows.
+/// Identifies a process by its number and the second of its start (Unix time).
 pub fn started_as(process: u32, started_unix_seconds: u64) -> String {
     format!("{process}@{started_unix_seconds}")
 }

@@ -3,21 +3,16 @@
 //! and starts no process; the runner does that and hands over what it got.
 
 use crate::frame::failure::failure;
-use dragstrip_crds::{
-    measured::{BatchStatistics, Metric, ScheduleRecord},
-    workload::ToolSpec,
-};
+use dragstrip_crds::workload::ToolSpec;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_parsers::Capture;
 use dragstrip_results::{
-    histogram::EncodedHistogram,
     live::LatencyCounts,
     protocol::JobSpec,
-    result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
-    usage::ThreadUsage,
+    result::{Failure, FailureStep, PodResult},
 };
 use nix::sys::signal::Signal;
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// What the runner found out before the tool is started.
 #[derive(Debug, Clone)]
@@ -125,50 +120,13 @@ impl Ended {
     }
 }
 
-/// What a tool measured.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
-    /// The tool's own account of itself.
-    pub tool: ToolRecord,
-    /// Per operation, without a total.
-    pub operations: Vec<OperationResult>,
-    /// Error replies by first word.
-    pub errors: BTreeMap<String, u64>,
-    /// Operations in each second since the load began; empty where the tool does not report them.
-    pub per_second: Vec<u64>,
-    /// The load's window by the tool's monotonic clock, where it has one:
-    /// start in nanoseconds of Unix time, and length in seconds.
-    pub window: Option<(i64, f64)>,
-    /// Commands sent and answered by the server's names, warm-up and retries
-    /// included; empty where the operations themselves are the commands.
-    pub commands: BTreeMap<String, u64>,
-    /// Operations of a warm-up that the tool did by itself.
-    pub warmup: BTreeMap<String, u64>,
-    /// Jobs that must be in the queues after the load.
-    pub queues: Option<Presence>,
-    /// An open loop's schedule.
-    pub schedule: Option<ScheduleRecord>,
-    /// How long after they were due its requests were sent, in microseconds.
-    pub schedule_lag: Option<EncodedHistogram>,
-    /// Timed batches.
-    pub batches: Option<BatchStatistics>,
-    /// Figures of the tool's own.
-    pub metrics: Vec<Metric>,
-    /// The tool's worker threads.
-    pub workers: Vec<WorkerRecord>,
-    /// What its load threads used in the window, by its own account, the busiest first.
-    pub threads: Vec<ThreadUsage>,
-    /// What else it has to say of its numbers.
-    pub notes: Vec<String>,
-}
-
 /// A measurement that must not be used, and the part of it that could be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rejected {
     /// Why.
     pub failure: Failure,
     /// What the tool wrote, where it could be read: for people, never as a result.
-    pub partial: Option<Measured>,
+    pub partial: Option<PodResult>,
 }
 
 /// One tool's adapter.
@@ -206,10 +164,15 @@ pub trait Adapter: Send {
     /// Reads one line of stderr (ended by CR or LF); returns the progress if the line reports it.
     fn stderr_line(&mut self, line: &str) -> Option<Progress>;
 
-    /// Reads what the tool left behind. An exit code alone proves nothing:
-    /// memtier exits 0 with a dead server.
-    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended)
-    -> Result<Measured, Box<Rejected>>;
+    /// Reads what the tool left behind: the tool's part of the pod's result, with a window if the
+    /// tool measured one, and the client's threads if it reports them. An exit code alone proves
+    /// nothing: memtier exits 0 with a dead server.
+    fn judge(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+    ) -> Result<PodResult, Box<Rejected>>;
 }
 
 /// How long after the start line the measured part begins, for tools that warm

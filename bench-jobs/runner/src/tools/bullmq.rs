@@ -5,7 +5,7 @@ mod arguments;
 mod report;
 
 use crate::tools::{
-    adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected},
+    adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected},
     ours::{explained, progress, progress_detail, unread},
 };
 use arguments::REPORT_NAME;
@@ -14,9 +14,9 @@ use dragstrip_crds::{
     workload::{BullmqSpec, Merge},
 };
 use dragstrip_results::{
-    histogram::{EncodedHistogram, HistogramError, Latencies},
+    histogram::{HistogramError, Latencies, merged},
     protocol::{JobSpec, PASSWORD_VARIABLE},
-    result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
+    result::{Failure, FailureStep, Operation, PodResult, ToolRecord, Window},
 };
 use nix::sys::signal::Signal;
 use report::{OperationReport, Report, RunStatus};
@@ -77,7 +77,7 @@ impl Adapter for BullmqAdapter {
         job: &JobSpec,
         context: &LaunchContext,
         ended: &Ended,
-    ) -> Result<Measured, Box<Rejected>> {
+    ) -> Result<PodResult, Box<Rejected>> {
         let refuse = |failure, partial| Err(Box::new(Rejected { failure, partial }));
         let report = match read_report(context) {
             Ok(report) => report,
@@ -120,13 +120,11 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
             let signal = report.interrupted.as_deref().unwrap_or("a signal");
             refuse(FailureStep::Interrupted, &format!("the BullMQ job was ended by {signal}"))
         }
-        RunStatus::Failed | RunStatus::Unknown => {
-            refuse(FailureStep::Tool, "the BullMQ job failed and reported no reason")
-        }
+        RunStatus::Failed => refuse(FailureStep::Tool, "the BullMQ job failed and reported no reason"),
     }
 }
 
-fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Result<Measured, ReportError> {
+fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Result<PodResult, ReportError> {
     let mut errors = BTreeMap::new();
     for error in &report.errors {
         *errors.entry(error.kind.clone()).or_default() += error.count;
@@ -135,39 +133,40 @@ fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Resul
         report.operations.iter().map(|it| operation(report, it)).collect::<Result<Vec<_>, _>>()?;
     // Adds and processed jobs have no sum.
     let only = if let [only] = report.operations.as_slice() { Some(only) } else { None };
-    Ok(Measured {
+    Ok(PodResult {
         tool: ToolRecord {
             name: "bullmq".to_owned(),
             version: Some(report.versions()),
             mode: Some(spec.mode.to_string()),
             arguments,
             reported_operations_per_second: only.and_then(OperationReport::rate),
-            // Most of the process's time is Node.js' start, the wait for the line and the cleanup.
-            wall_operations_per_second: None,
-            reported_seconds: Some(report.window_seconds),
             connections: report.configuration.connections,
             pipeline: u64::from(spec.concurrency.unsigned_abs()),
         },
-        per_second: only.map(|only| per_second(report, &only.operation)).unwrap_or_default(),
+        per_second: only.map(|only| per_second(report, &only.counts.name)).unwrap_or_default(),
         operations,
         errors,
-        window: started(report)?.map(|started| (started, report.window_seconds)),
+        window: Window {
+            start_unix_nanos: started(report)?.unwrap_or_default(),
+            seconds: report.window_seconds,
+            ..Window::default()
+        },
         warmup: report.warmup.operations.clone(),
-        queues: report.queues.as_ref().map(|it| Presence { expected: it.expected, found: it.found }),
+        queues: report.queues,
         metrics: metrics(report),
-        workers: report.workers.iter().map(worker).collect(),
+        workers: report.workers.clone(),
         notes: notes(report),
         // What a job costs the server is several commands of scripts, some of
         // them BullMQ's own idea: the queues' lengths are the better check.
-        ..Measured::default()
+        ..PodResult::default()
     })
 }
 
 /// What the job has to say itself, and what the latencies of its operations contain.
 fn notes(report: &Report) -> Vec<String> {
     let latency =
-        |it: &OperationReport| format!("the latency of {} is {}", it.operation, it.latency_contains);
-    let measured = report.operations.iter().filter(|it| it.count > 0);
+        |it: &OperationReport| format!("the latency of {} is {}", it.counts.name, it.latency_contains);
+    let measured = report.operations.iter().filter(|it| it.counts.count > 0);
     report.notes.iter().cloned().chain(measured.map(latency)).collect()
 }
 
@@ -181,39 +180,32 @@ fn started(report: &Report) -> Result<Option<i64>, ReportError> {
     report.started_at_unix_nanos.as_ref().map(parse).transpose()
 }
 
-fn operation(report: &Report, it: &OperationReport) -> Result<OperationResult, ReportError> {
-    let name = it.operation.as_str();
-    let histogram = EncodedHistogram(it.histogram.clone());
-    let latencies = Latencies::decode(&histogram)
+fn operation(report: &Report, it: &OperationReport) -> Result<Operation, ReportError> {
+    let name = it.counts.name.as_str();
+    let latencies = merged([it.counts.histogram.as_ref()].into_iter())
         .map_err(|source| ReportError::Histogram { operation: name.to_owned(), source })?;
     let per_second = per_second(report, name);
-    let workers = report.workers.iter().filter(|worker| worker.operation() == name);
-    agree(it, "latencies", latencies.count())?;
+    let role = if name == "ADD" { "writer" } else { "reader" };
+    let workers = report.workers.iter().filter(|worker| worker.role == role);
+    agree(it, "latencies", latencies.as_ref().map_or(0, Latencies::count))?;
     agree(it, "seconds", per_second.iter().sum())?;
     agree(it, "workers", workers.map(|worker| worker.operations).sum())?;
-    Ok(OperationResult {
-        operation: name.to_owned(),
-        count: it.count,
-        hits: None,
-        misses: None,
-        errors: it.errors,
-        bytes: it.bytes,
-        latency_milliseconds: latencies.summary(),
-        histogram: Some(histogram),
+    Ok(Operation {
+        latency_milliseconds: latencies.map(|all| all.summary()).unwrap_or_default(),
         per_second,
-        reported_operations_per_second: it.rate(),
+        tool_operations_per_second: it.rate(),
         // One that is alone has the pod's window.
-        own_operations_per_second: it.rate().filter(|_| report.operations.len() > 1),
-        ..OperationResult::default()
+        operations_per_second: it.rate().filter(|_| report.operations.len() > 1),
+        ..it.counts.clone()
     })
 }
 
 fn agree(operation: &OperationReport, account: &'static str, other: u64) -> Result<(), ReportError> {
-    let count = operation.count;
-    if count == other {
+    let Operation { name, count, .. } = &operation.counts;
+    if *count == other {
         return Ok(());
     }
-    Err(ReportError::Contradiction { operation: operation.operation.clone(), count, account, other })
+    Err(ReportError::Contradiction { operation: name.clone(), count: *count, account, other })
 }
 
 /// The rates that differ from what the window says: over the declared
@@ -233,17 +225,6 @@ fn metrics(report: &Report) -> Vec<Metric> {
             merge: Merge::Sum,
         })
         .collect()
-}
-
-fn worker(worker: &report::WorkerReport) -> WorkerRecord {
-    WorkerRecord {
-        role: worker.role.clone(),
-        index: worker.index,
-        operations: worker.operations,
-        errors: worker.errors,
-        cpu_seconds: worker.cpu_seconds,
-        event_loop_utilization: Some(worker.event_loop_utilization),
-    }
 }
 
 #[cfg(test)]

@@ -5,15 +5,12 @@
 mod expand;
 mod outputs;
 
-use crate::tools::adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
-use dragstrip_crds::{
-    measured::LatencySummary,
-    workload::{ExecSpec, ParserSpec},
-};
-use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
+use crate::tools::adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected};
+use dragstrip_crds::workload::{ExecSpec, ParserSpec};
+use dragstrip_parsers::Parsed;
 use dragstrip_results::{
     protocol::JobSpec,
-    result::{FailureStep, OperationResult, ToolRecord},
+    result::{FailureStep, PodResult, ToolRecord, Window},
 };
 use expand::Values;
 use nix::sys::signal::Signal;
@@ -83,7 +80,7 @@ impl Adapter for ExecAdapter {
         job: &JobSpec,
         context: &LaunchContext,
         ended: &Ended,
-    ) -> Result<Measured, Box<Rejected>> {
+    ) -> Result<PodResult, Box<Rejected>> {
         let refuse = |step, message: String, partial| {
             let failure = ended.failure(step, with_last_line(message, ended));
             Err(Box::new(Rejected { failure, partial }))
@@ -92,7 +89,7 @@ impl Adapter for ExecAdapter {
         let parsed = read.and_then(|outputs| {
             dragstrip_parsers::parse(&self.spec.parser, &outputs).map_err(|e| e.to_string())
         });
-        let tool = self.record(job, context, ended, parsed.as_ref().ok());
+        let tool = self.record(job, context, parsed.as_ref().ok());
         let incomplete = parsed.as_ref().ok().and_then(|parsed| parsed.incomplete.clone());
         // memtier's own duration may be a second off: its threads' work is the better window.
         let own_window = !matches!(self.spec.parser, ParserSpec::MemtierJson(_));
@@ -112,27 +109,15 @@ impl Adapter for ExecAdapter {
 }
 
 impl ExecAdapter {
-    fn record(
-        &self,
-        job: &JobSpec,
-        context: &LaunchContext,
-        ended: &Ended,
-        parsed: Option<&Parsed>,
-    ) -> ToolRecord {
+    fn record(&self, job: &JobSpec, context: &LaunchContext, parsed: Option<&Parsed>) -> ToolRecord {
         let launch = self.launch(job, context);
         let reported = parsed.and_then(|parsed| parsed.tool.as_ref());
-        let wall = ended.wall.as_secs_f64();
         ToolRecord {
             name: reported.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
             version: reported.and_then(|tool| tool.version.clone()),
             mode: None,
             arguments: launch.arguments,
             reported_operations_per_second: parsed.and_then(total_rate),
-            wall_operations_per_second: parsed
-                .and_then(counted)
-                .filter(|_| wall > 0.0)
-                .map(|count| count as f64 / wall),
-            reported_seconds: parsed.and_then(|parsed| parsed.seconds),
             connections: parsed.and_then(|parsed| parsed.connections).unwrap_or_default(),
             pipeline: parsed.and_then(|parsed| parsed.pipeline).unwrap_or_default(),
         }
@@ -158,85 +143,36 @@ fn with_last_line(message: String, ended: &Ended) -> String {
     }
 }
 
-/// The tool's own rate of everything. Rates of operations that ran one after the other have no sum.
+/// The tool's own rate of everything. Operations with rates of their own have no sum.
 fn total_rate(parsed: &Parsed) -> Option<f64> {
-    let summed = parsed.together || parsed.operations.len() == 1;
-    let rates = parsed.operations.iter().map(|operation| operation.operations_per_second);
-    rates.sum::<Option<f64>>().filter(|_| summed && !parsed.operations.is_empty())
+    let rows = &parsed.operations;
+    let summed = rows.len() == 1 || rows.iter().all(|row| row.operations_per_second.is_none());
+    let rates = rows.iter().map(|row| row.tool_operations_per_second).sum::<Option<f64>>();
+    rates.filter(|_| summed && !rows.is_empty())
 }
 
 fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// Operations of all kinds, if every operation has a count.
-fn counted(parsed: &Parsed) -> Option<u64> {
-    let counts: Option<Vec<u64>> = parsed.operations.iter().map(|operation| operation.count).collect();
-    counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
-}
-
-fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext, own_window: bool) -> Measured {
-    let start = parsed.start_unix_nanos.unwrap_or(context.start_at_unix_nanos);
-    let seconds = parsed.seconds.filter(|seconds| own_window && *seconds > 0.0);
-    let only = parsed.operations.len() == 1;
-    let (per_second, together) = (parsed.per_second.clone(), parsed.together);
-    Measured {
+fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext, own_window: bool) -> PodResult {
+    let window = Window {
+        start_unix_nanos: parsed.start_unix_nanos.unwrap_or(context.start_at_unix_nanos),
+        seconds: parsed.seconds.filter(|_| own_window).unwrap_or_default(),
+        ..Window::default()
+    };
+    let mut operations = parsed.operations;
+    if let [only] = operations.as_mut_slice() {
+        only.per_second.clone_from(&parsed.per_second);
+    }
+    PodResult {
         tool,
-        window: seconds.map(|seconds| (start, seconds)),
-        metrics: parsed.metrics.iter().map(Into::into).collect(),
+        window,
+        metrics: parsed.metrics,
         errors: parsed.errors,
-        operations: parsed
-            .operations
-            .into_iter()
-            .map(|operation| OperationResult {
-                per_second: if only { per_second.clone() } else { Vec::new() },
-                ..result(operation, together)
-            })
-            .collect(),
+        operations,
         per_second: parsed.per_second,
-        ..Measured::default()
-    }
-}
-
-/// The operation in the form of a run's result. An operation that did not run together with the
-/// others, or has no count, has the tool's own rate.
-fn result(operation: Operation, together: bool) -> OperationResult {
-    let own = operation.own_rate().filter(|_| !together || operation.count.is_none());
-    let (latency_milliseconds, histogram) = match operation.latency {
-        Some(LatencyReport::Exact { histogram, summary }) => (summary, Some(histogram)),
-        Some(LatencyReport::Printed(printed)) => (summary(&printed), None),
-        None => (LatencySummary::default(), None),
-    };
-    OperationResult {
-        operation: operation.name,
-        commands: operation.commands,
-        count: operation.count.unwrap_or_default(),
-        hits: operation.hits,
-        misses: operation.misses,
-        errors: operation.errors.unwrap_or_default(),
-        bytes: operation.bytes.unwrap_or_default(),
-        latency_milliseconds,
-        histogram,
-        per_second: Vec::new(),
-        reported_operations_per_second: operation.operations_per_second,
-        own_operations_per_second: own,
-    }
-}
-
-fn summary(printed: &PrintedLatency) -> LatencySummary {
-    let percentile = |percent: f64| {
-        let found = printed.percentiles.iter().find(|p| (p.percent - percent).abs() < 1e-9);
-        found.map(|percentile| percentile.milliseconds)
-    };
-    LatencySummary {
-        mean: printed.mean,
-        p50: percentile(50.0),
-        p90: percentile(90.0),
-        p95: percentile(95.0),
-        p99: percentile(99.0),
-        p999: percentile(99.9),
-        p9999: percentile(99.99),
-        max: printed.maximum,
+        ..PodResult::default()
     }
 }
 

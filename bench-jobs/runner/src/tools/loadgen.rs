@@ -1,31 +1,41 @@
 //! The adapter of Dragstrip's load generators: the one with its own client, and the one
 //! that measures client libraries. Touches the report file and nothing else.
 
-mod measured;
 pub(crate) mod specification;
 
 use crate::{
     frame::install::{CLIENTS_NAME, LOADGEN_NAME},
+    measuring::threads::busiest,
     tools::{
-        adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected},
+        adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected},
         ours::{explained, progress, unread},
     },
 };
 use dragstrip_crds::{units::thousands, workload::LoadgenSpec};
-use dragstrip_loadgen::counts::report::{Report, RunStatus};
+use dragstrip_loadgen::counts::report::{Report, RunStatus, ThreadCpu};
 use dragstrip_results::{
+    measured::operation::added_seconds,
     protocol::{JobSpec, PASSWORD_VARIABLE},
-    result::{Failure, FailureStep},
+    result::{Failure, FailureStep, PodResult, ToolRecord, Window},
+    usage::{ContainerUsage, ThreadUsage},
 };
-use measured::ReportError;
 use nix::sys::signal::Signal;
 use specification::REPORT_NAME;
-use std::{fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 /// The name for people.
 pub(crate) const NAME: &str = "the load generator";
 /// How long it may take to write its report after the signal to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Why a report cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReportError {
+    #[error("the load generator left no report {REPORT_NAME}: {0}")]
+    Read(#[source] io::Error),
+    #[error("the load generator's report {REPORT_NAME} cannot be read: {0}")]
+    Decode(#[source] serde_json::Error),
+}
 
 /// The adapter of our own load generator.
 #[derive(Debug, Clone)]
@@ -70,7 +80,7 @@ impl Adapter for LoadgenAdapter {
         job: &JobSpec,
         context: &LaunchContext,
         ended: &Ended,
-    ) -> Result<Measured, Box<Rejected>> {
+    ) -> Result<PodResult, Box<Rejected>> {
         let report = match read_report(&context.output_directory) {
             Ok(read) => read,
             Err(error) => {
@@ -79,17 +89,65 @@ impl Adapter for LoadgenAdapter {
         };
         // The document takes the place of the file's name.
         let arguments = vec!["run".to_owned(), self.document(job, context).unwrap_or_default()];
-        let measured = match measured::measured(&self.spec, &report, arguments, ended) {
-            Ok(measured) => measured,
-            Err(error) => {
-                let failure = explained(FailureStep::Output, error.to_string(), ended);
-                return Err(Box::new(Rejected { failure, partial: None }));
-            }
-        };
-        match verdict(&report, ended) {
+        let failure = verdict(&report, ended);
+        let measured = measured(&self.spec, report, arguments);
+        match failure {
             None => Ok(measured),
             Some(failure) => Err(Box::new(Rejected { failure, partial: Some(measured) })),
         }
+    }
+}
+
+fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodResult {
+    let mut errors = BTreeMap::new();
+    for error in report.errors {
+        *errors.entry(error.kind).or_default() += error.count;
+    }
+    let started = report.started_at_unix_nanos.and_then(|nanos| i64::try_from(nanos).ok());
+    PodResult {
+        tool: ToolRecord {
+            name: "loadgen".to_owned(),
+            version: Some(report.version).filter(|version| !version.is_empty()),
+            mode: None,
+            arguments,
+            reported_operations_per_second: Some(report.totals.operations_per_second),
+            connections: connections(spec),
+            pipeline: u64::from(spec.pipeline.unsigned_abs()),
+        },
+        per_second: added_seconds(report.operations.iter().map(|row| row.per_second.as_slice())),
+        operations: report.operations,
+        errors,
+        window: Window {
+            start_unix_nanos: started.unwrap_or_default(),
+            seconds: report.window_seconds,
+            ..Window::default()
+        },
+        commands: report.commands,
+        warmup: report.warmup.map(|warmup| warmup.operations).unwrap_or_default(),
+        schedule: report.schedule,
+        schedule_lag: report.schedule_lag,
+        batches: report.batches,
+        client: ContainerUsage {
+            threads: busiest(report.client_cpu.threads.iter().map(thread).collect(), usize::MAX),
+            ..ContainerUsage::default()
+        },
+        ..PodResult::default()
+    }
+}
+
+/// One load thread, by its number.
+fn thread(cpu: &ThreadCpu) -> ThreadUsage {
+    let name = format!("loadgen {}", cpu.thread);
+    ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: 0.0 }
+}
+
+/// Requests that may be in flight at a time, divided by the pipeline: a client library has as
+/// many as it has tasks.
+fn connections(spec: &LoadgenSpec) -> u64 {
+    let number = |number: i32| u64::from(number.unsigned_abs());
+    match &spec.library {
+        Some(library) => number(library.tasks),
+        None => number(spec.threads) * number(spec.connections_per_thread),
     }
 }
 
@@ -135,7 +193,7 @@ pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
             let signal = report.interrupted.as_deref().unwrap_or("a signal");
             return refuse(FailureStep::Interrupted, format!("the load generator was ended by {signal}"));
         }
-        RunStatus::Failed | RunStatus::Unknown => {
+        RunStatus::Failed => {
             return refuse(FailureStep::Tool, "the load generator failed and reported no reason".to_owned());
         }
     }

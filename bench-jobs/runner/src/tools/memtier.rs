@@ -10,12 +10,12 @@ mod judge;
 mod progress;
 mod version;
 
-use crate::tools::adapter::{self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
+use crate::tools::adapter::{self, Adapter, Ended, Launch, LaunchContext, Progress, Rejected};
 use dragstrip_crds::{
     units::Period,
     workload::{MemtierSpec, ToolSpec},
 };
-use dragstrip_results::protocol::JobSpec;
+use dragstrip_results::{protocol::JobSpec, result::PodResult};
 pub use progress::Observed;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Adapter for MemtierAdapter {
         job: &JobSpec,
         context: &LaunchContext,
         ended: &Ended,
-    ) -> Result<Measured, Box<Rejected>> {
+    ) -> Result<PodResult, Box<Rejected>> {
         judge::judge(&self.spec, &self.observed, job, context, ended)
     }
 }

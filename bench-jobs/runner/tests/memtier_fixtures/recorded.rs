@@ -8,9 +8,9 @@ use dragstrip_crds::{
 use dragstrip_parsers::{Capture, memtier::report::Report};
 use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
-    result::FailureStep,
+    result::{FailureStep, PodResult},
 };
-use dragstrip_runner::{Adapter, Ended, Exit, LaunchContext, Measured, MemtierAdapter, Rejected};
+use dragstrip_runner::{Adapter, Ended, Exit, LaunchContext, MemtierAdapter, Rejected};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -60,12 +60,12 @@ impl Case {
         }
     }
 
-    pub fn judge(&self) -> Result<Measured, Box<Rejected>> {
+    pub fn judge(&self) -> Result<PodResult, Box<Rejected>> {
         self.judge_as(self.json().as_deref(), &self.ended())
     }
 
     /// Judges the run as if it had left this file and ended like this.
-    pub fn judge_as(&self, json: Option<&[u8]>, ended: &Ended) -> Result<Measured, Box<Rejected>> {
+    pub fn judge_as(&self, json: Option<&[u8]>, ended: &Ended) -> Result<PodResult, Box<Rejected>> {
         let output = tempfile::tempdir().unwrap();
         if let Some(json) = json {
             fs::write(output.path().join("memtier.json"), json).unwrap();
@@ -77,7 +77,7 @@ impl Case {
         adapter.judge(&job(), &context(output.path()), ended)
     }
 
-    pub fn measured(&self) -> Measured {
+    pub fn measured(&self) -> PodResult {
         self.judge()
             .unwrap_or_else(|rejected| panic!("{self} was good but is refused: {:?}", rejected.failure))
     }

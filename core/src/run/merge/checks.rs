@@ -1,6 +1,5 @@
 //! The checks of a repetition's numbers: what they found, and which could not be made. Pure.
 
-use super::failure;
 use crate::run::{
     plan::counted,
     validate::attempt::{Attempt, ValidatedRun},
@@ -44,7 +43,7 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
             "the client pods loaded different servers, by their run ids {}: give an address behind which there is one",
             each.join(" and ")
         );
-        return Err(failure(FailureStep::ServerIdentity, message));
+        return Err(Failure::new(FailureStep::ServerIdentity, message));
     }
     Ok(Ok(()))
 }
@@ -83,7 +82,7 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
         Ok(agreement) => Ok((Ok(()), agreement)),
         Err(error) => {
             let message = format!("over {} client pods, {error}", results.len());
-            Err(failure(FailureStep::CounterCheck, message))
+            Err(Failure::new(FailureStep::CounterCheck, message))
         }
     }
 }
@@ -164,7 +163,7 @@ mod tests {
         fixtures::{pod_result, run, server_record},
         run::{merge::merge, validate::validate},
     };
-    use dragstrip_results::result::OperationResult;
+    use dragstrip_results::result::Operation;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -255,7 +254,7 @@ mod tests {
     #[test]
     fn operations_that_are_not_commands_raise_no_alarm_and_are_listed() {
         let mut pod = seen("a", 1000, 0, 1000);
-        let job = OperationResult { operation: "add-job".into(), count: 70, ..OperationResult::default() };
+        let job = Operation { name: "add-job".into(), count: 70, ..Operation::default() };
         pod.operations.push(job);
         let checks = of(&attempt(), &[pod]).unwrap();
         let not_made = |check: &&Check| check.state == CheckState::NotMade;

@@ -6,7 +6,7 @@ use crate::{
     run::validate::validate,
 };
 use dragstrip_crds::measured::BatchStatistics;
-use dragstrip_results::histogram;
+use dragstrip_results::histogram::{self, Latencies};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn attempt() -> Attempt {
 
 fn failed(pod: &str, step: FailureStep) -> PodResult {
     let mut result = pod_result(pod, 10, 1.0, 100);
-    result.failure = Some(failure(step, format!("{step:?}")));
+    result.failure = Some(Failure::new(step, format!("{step:?}")));
     result
 }
 
@@ -31,8 +31,8 @@ fn two_pods_are_summed_and_their_histograms_added() {
     let merged = merge(&attempt(), 2, vec![pod_result("a", 1000, 2.0, 100), pod_result("b", 3000, 2.0, 900)]);
     assert_eq!(merged.failure, None);
     let total = merged.operations.last().unwrap();
-    assert_eq!((total.operation.as_str(), total.count), ("TOTAL", 4000));
-    assert!((total.operations_per_second - 2000.0).abs() < 1e-9);
+    assert_eq!((total.name.as_str(), total.count), ("TOTAL", 4000));
+    assert!((total.operations_per_second.unwrap() - 2000.0).abs() < 1e-9);
     // A quarter of all latencies is 100 µs, the rest 900 µs: no average of medians gives that.
     assert!(
         (total.latency_milliseconds.p50.unwrap() - 0.9).abs() < 0.001,
@@ -66,7 +66,7 @@ fn a_part_of_a_result_is_never_merged_and_the_repetition_is_lost() {
 }
 
 #[test]
-fn a_part_that_tells_a_failure_tells_the_cause() {
+fn a_part_with_a_failure_has_the_cause() {
     let (pod, step, _) = cause(vec![lost("a"), failed("b", FailureStep::Tool).compact()]);
     assert_eq!((pod.as_str(), step), ("b", FailureStep::Tool));
 }
@@ -83,7 +83,7 @@ fn the_cause_is_named_before_those_it_took_along() {
 }
 
 #[test]
-fn a_pod_that_was_told_to_stop_without_another_ones_failure_is_lost() {
+fn a_pod_that_was_stopped_without_another_ones_failure_is_lost() {
     let (pod, step, message) =
         cause(vec![pod_result("a", 10, 1.0, 100), failed("b", FailureStep::Interrupted)]);
     assert_eq!((pod.as_str(), step), ("b", FailureStep::Lost));
@@ -128,11 +128,11 @@ fn printed(pod: &str, p99: f64) -> PodResult {
 }
 
 #[test]
-fn printed_percentiles_of_one_pod_are_kept_and_of_several_left_out() {
+fn printed_percentiles_of_one_pod_stay_and_those_of_several_are_left_out() {
     let one = merge(&attempt(), 1, vec![printed("a", 3.0)]);
     let reported = LatencySummary { p99: Some(3.0), ..LatencySummary::default() };
     assert_eq!(one.operations[0].latency_milliseconds, reported, "what was not printed is not 0");
-    assert_eq!(one.notes, ["latencies of GET, TOTAL are loadgen's own figures: it keeps no histogram"]);
+    assert_eq!(one.notes, ["latencies of GET, TOTAL are loadgen's own figures: it has no histogram"]);
     let two = merge(&attempt(), 2, vec![printed("a", 3.0), printed("b", 5.0)]);
     assert_eq!(two.operations[0].latency_milliseconds, LatencySummary::default(), "4 ms would be an average");
     assert!(two.notes[0].contains("latencies of GET, TOTAL are left out"), "{:?}", two.notes);
@@ -143,12 +143,12 @@ fn a_rate_without_a_count_is_the_tools_own() {
     let rated = |pod: &str| {
         let mut result = printed(pod, 1.0);
         result.operations[0].count = 0;
-        result.operations[0].own_operations_per_second = Some(500.0);
+        result.operations[0].operations_per_second = Some(500.0);
         result
     };
     let merged = merge(&attempt(), 2, vec![rated("a"), rated("b")]);
     assert_eq!(merged.failure, None);
-    let rates: Vec<f64> = merged.operations.iter().map(|row| row.operations_per_second).collect();
+    let rates: Vec<f64> = merged.operations.iter().filter_map(|row| row.operations_per_second).collect();
     assert_eq!((merged.operations.len(), rates[0], rates[1]), (2, 1000.0, 1000.0));
 }
 
@@ -156,11 +156,11 @@ fn a_rate_without_a_count_is_the_tools_own() {
 fn jobs(pod: &str) -> PodResult {
     let mut result = pod_result(pod, 4000, 5.0, 100);
     let add = result.operations.remove(0);
-    let of = |operation: &str, count, seconds: f64| OperationResult {
-        operation: operation.into(),
+    let of = |name: &str, count, seconds: f64| Operation {
+        name: name.into(),
         count,
         bytes: count * 100,
-        own_operations_per_second: Some(count as f64 / seconds),
+        operations_per_second: Some(count as f64 / seconds),
         ..add.clone()
     };
     result.operations = vec![of("ADD", 4000, 2.0), of("PROCESS", 900, 3.0)];
@@ -173,10 +173,10 @@ fn operations_with_a_time_of_their_own_have_its_rates_and_no_total() {
     let merged = merge(&attempt(), 2, vec![jobs("a"), jobs("b")]);
     assert_eq!(merged.failure, None);
     let rows: Vec<_> =
-        merged.operations.iter().map(|row| (row.operation.as_str(), row.operations_per_second)).collect();
+        merged.operations.iter().map(|row| (row.name.as_str(), row.operations_per_second.unwrap())).collect();
     assert_eq!(rows, [("ADD", 4000.0), ("PROCESS", 600.0)], "seconds of load, and no sum of two things");
     assert!(
-        (merged.operations[0].bytes_per_second - 400_000.0).abs() < 1e-6,
+        merged.operations[0].bytes == 100 * merged.operations[0].count,
         "100 bytes for each add and client"
     );
     assert_eq!(merged.notes, ["the latency of ADD is the time from the call"], "what both say is said once");
@@ -187,12 +187,12 @@ fn operations_that_ran_one_after_the_other_have_their_own_rates_and_no_total() {
     let sequence = |pod: &str| {
         let mut result = printed(pod, 1.0);
         let mut set = result.operations[0].clone();
-        (set.operation, set.hits, set.misses) = ("SET".into(), None, None);
+        (set.name, set.hits, set.misses) = ("SET".into(), None, None);
         set.commands = vec!["set".into()];
         result.operations.insert(0, set);
         for (operation, rate) in result.operations.iter_mut().zip([26_810.0, 28_490.0]) {
-            operation.own_operations_per_second = Some(rate);
-            operation.reported_operations_per_second = Some(rate);
+            operation.operations_per_second = Some(rate);
+            operation.tool_operations_per_second = Some(rate);
         }
         result
     };
@@ -200,20 +200,20 @@ fn operations_that_ran_one_after_the_other_have_their_own_rates_and_no_total() {
     let rates: Vec<(&str, f64, Option<f64>)> = merged
         .operations
         .iter()
-        .map(|row| (row.operation.as_str(), row.operations_per_second, row.tool_operations_per_second))
+        .map(|row| (row.name.as_str(), row.operations_per_second.unwrap(), row.tool_operations_per_second))
         .collect();
     let expected = [("SET", 26_810.0, Some(26_810.0)), ("GET", 28_490.0, Some(28_490.0))];
     assert_eq!(rates, expected, "not the count over a window that all tests share");
     assert_eq!(merged.hit_ratio, Some(1.0), "hits are counted without a total too");
     let two = merge(&attempt(), 2, vec![sequence("a"), sequence("b")]);
-    assert!((two.operations[0].operations_per_second - 53_620.0).abs() < 1e-9);
+    assert!((two.operations[0].operations_per_second.unwrap() - 53_620.0).abs() < 1e-9);
 }
 
 #[test]
 fn the_tools_own_rate_stands_beside_ours() {
     let reported = |pod: &str, rate| {
         let mut result = pod_result(pod, 1000, 2.0, 100);
-        result.operations[0].reported_operations_per_second = rate;
+        result.operations[0].tool_operations_per_second = rate;
         result.tool.reported_operations_per_second = rate;
         result
     };
@@ -221,7 +221,7 @@ fn the_tools_own_rate_stands_beside_ours() {
     let rates: Vec<_> = merged
         .operations
         .iter()
-        .map(|row| (row.operations_per_second, row.tool_operations_per_second))
+        .map(|row| (row.operations_per_second.unwrap(), row.tool_operations_per_second))
         .collect();
     assert_eq!(rates, [(1000.0, Some(970.0)); 2]);
     let half = merge(&attempt(), 2, vec![reported("a", Some(480.0)), reported("b", None)]);
@@ -272,7 +272,7 @@ fn schedules_are_added_and_batches_are_of_one_pod_only() {
         });
         let mut lag = histogram::empty().unwrap();
         (1..=100).for_each(|late| lag.record(late * longest).unwrap());
-        result.schedule_lag = Some(histogram::encode(&lag).unwrap());
+        result.schedule_lag = Some(Latencies::from_microseconds(lag).encode().unwrap());
         result.batches = Some(BatchStatistics { iterations: 3, ..BatchStatistics::default() });
         result
     };
@@ -320,10 +320,11 @@ proptest! {
         for (one, many) in complete.operations.iter().zip(&split.operations) {
             prop_assert_eq!((one.count, one.hits, one.misses), (many.count, many.hits, many.misses));
             prop_assert_eq!(one.latency_milliseconds, many.latency_milliseconds);
-            let decode = |row: &MergedOperation| Latencies::decode(row.histogram.as_ref().unwrap()).unwrap();
+            let decode = |row: &Operation| Latencies::decode(row.histogram.as_ref().unwrap()).unwrap();
             prop_assert_eq!(decode(one), decode(many));
-            let difference = (one.operations_per_second - many.operations_per_second).abs();
-            prop_assert!(difference <= 1e-9 * one.operations_per_second, "rates differ by {}", difference);
+            let (one, many) = (one.operations_per_second.unwrap(), many.operations_per_second.unwrap());
+            let difference = (one - many).abs();
+            prop_assert!(difference <= 1e-9 * one, "rates differ by {}", difference);
         }
     }
 }

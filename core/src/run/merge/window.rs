@@ -1,6 +1,6 @@
 //! The time in which every client was active, and what falls into it. Pure.
 
-use dragstrip_results::result::{OperationResult, PodResult};
+use dragstrip_results::result::{Operation, PodResult};
 use std::ops::Range;
 
 /// The window in which every client that sent load was active, in seconds after
@@ -77,9 +77,8 @@ impl Common {
         self.pods > 1 && self.seconds() <= 0.0
     }
 
-    /// Units per second within the window, of the `amount` that belongs to
-    /// `operation` of `pod`, spread over time as its operations are.
-    pub fn rate(&self, pod: &PodResult, operation: &OperationResult, amount: u64) -> f64 {
+    /// Operations per second within the window, of `operation` of `pod`.
+    pub fn rate(&self, pod: &PodResult, operation: &Operation) -> f64 {
         let width = self.seconds();
         if width <= 0.0 || pod.window.seconds <= 0.0 {
             return 0.0;
@@ -88,7 +87,7 @@ impl Common {
         let per_second =
             if operation.per_second.is_empty() { &pod.per_second } else { &operation.per_second };
         let share = share(per_second, pod.window.seconds, self.begin - start, self.end - start);
-        amount as f64 * share / width
+        operation.count as f64 * share / width
     }
 }
 
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_told_by_the_operators_clock() {
+    fn the_window_is_in_the_operators_clock() {
         let mut ahead = late("b", 10, 2.0, 3_500_000_000);
         ahead.window.clock_offset_seconds = 3.0;
         let first = pod_result("a", 10, 2.0, 100);
@@ -168,6 +167,6 @@ mod tests {
         long.operations[0].per_second = vec![100, 300];
         let short = pod_result("b", 100, 1.0, 100);
         let common = Common::of(&[long.clone(), short]);
-        near(common.rate(&long, &long.operations[0], 400), 100.0);
+        near(common.rate(&long, &long.operations[0]), 100.0);
     }
 }

@@ -20,8 +20,8 @@ type Good<'a> = (&'a Attempt, &'a RepetitionResult);
 pub struct Searched<'a> {
     /// As the status shows it.
     pub status: SearchStatus,
-    /// The results that stand for the phase: those of the knees, or as long as there is
-    /// none the best so far.
+    /// The results that stand for the phase: those of the knees, or the best so far if there is
+    /// no knee yet.
     pub shown: Vec<Good<'a>>,
     pub notes: Vec<String>,
 }

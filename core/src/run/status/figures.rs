@@ -116,7 +116,7 @@ mod tests {
     fn the_nodes_of_every_stored_measurement_are_listed_once_with_their_instance_types() {
         let measured = |nodes: Value| -> RepetitionResult {
             serde_json::from_value(json!({
-                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": nodes
+                "phase": "read", "repetition": 1, "measurement": 1, "startSkewSeconds": 0.0, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": nodes
             }))
             .unwrap()
         };
@@ -137,7 +137,7 @@ mod tests {
     fn the_worst_of_all_measurements_is_a_runs_condition_and_what_was_seen_before_fills_up() {
         let of = |zone: &str| -> RepetitionResult {
             serde_json::from_value(json!({
-                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": [
+                "phase": "read", "repetition": 1, "measurement": 1, "startSkewSeconds": 0.0, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": [
                     {"name": "s", "serves": true, "loads": false, "zone": "z1"},
                     {"name": "c", "serves": false, "loads": true, "zone": zone},
                 ]
@@ -148,7 +148,7 @@ mod tests {
         let before = [Placed {
             check: CheckName::IoUring,
             holds: Some(true),
-            reason: "ToldByServer",
+            reason: "ReportedByServer",
             message: "iouring".into(),
         }];
         let findings = placed_findings(&placed(&results), &before);

@@ -158,10 +158,10 @@ async fn pods_land_in_the_declared_zones_groups_and_instance_types_and_the_run_r
         let zone = env.label(&at, ZONE).await?;
         condition(&run, "SameZone", "True", "Label", &[&format!("{at} in {zone}"), "TCP's handshake"])?;
         condition(&run, "SamePlacementGroup", "True", "Label", &[GROUP, &at])?;
-        condition(&run, "ThreadsAsRequested", "True", "ToldByServer", &["1 declared, the server runs with 1"])?;
-        condition(&run, "IoUring", "False", "ToldByServer", &["epoll"])?;
+        condition(&run, "ThreadsAsRequested", "True", "ReportedByServer", &["1 declared, the server runs with 1"])?;
+        condition(&run, "IoUring", "False", "ReportedByServer", &["epoll"])?;
         if faults::local() {
-            condition(&run, "DistinctNodes", "False", "SharedNode", &["one machine has both", &at])?;
+            condition(&run, "DistinctNodes", "False", "SharedNode", &["clients and servers share a machine", &at])?;
         }
         Ok(())
     })

@@ -11,11 +11,7 @@ use crate::{
     },
     run::build::CLIENT_CONTAINER,
 };
-use dragstrip_core::run::{
-    merge::{failure, merge},
-    timing::RESULT_GRACE,
-    validate::Attempt,
-};
+use dragstrip_core::run::{merge::merge, timing::RESULT_GRACE, validate::Attempt};
 use dragstrip_results::result::{Failure, FailureStep, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};
@@ -104,7 +100,7 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
     let failure = Failure {
         exit_code: ended.map(|e| e.exit_code),
         signal: ended.and_then(|e| e.signal),
-        ..failure(step, message)
+        ..Failure::new(step, message)
     };
     PodResult::failed(&attempt.phase, attempt.repetition, &pod.name_any(), failure)
 }
@@ -187,7 +183,7 @@ async fn request(client: &Client, attempt: &Attempt, pod: &Pod) -> Answer {
 fn part_of_result(part: PodResult, why: &str) -> PodResult {
     let message =
         format!("its complete result could not be read ({why}), and its termination message is only a part");
-    let failure = part.failure.clone().unwrap_or_else(|| failure(FailureStep::Lost, message));
+    let failure = part.failure.clone().unwrap_or_else(|| Failure::new(FailureStep::Lost, message));
     PodResult { failure: Some(failure), ..part }
 }
 

@@ -18,7 +18,7 @@ use dragstrip_core::{
     run::{
         decide::{Step, Waiting, not_stored},
         judge,
-        merge::{failure, merge},
+        merge::merge,
         stored_result,
         validate::{Attempt, ValidatedRun},
     },
@@ -149,7 +149,7 @@ fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
         "its Job {} was deleted before its result was stored: do not delete the Jobs of a run, and let nothing set ttlSecondsAfterFinished on them",
         attempt.name
     );
-    let lost = PodFailure { pod: attempt.name.clone(), failure: failure(FailureStep::Lost, message) };
+    let lost = PodFailure { pod: attempt.name.clone(), failure: Failure::new(FailureStep::Lost, message) };
     RepetitionResult { failure: Some(lost), ..merge(attempt, attempt.pods, Vec::new()) }
 }
 
@@ -176,7 +176,7 @@ fn another_server(changed: &str) -> Failure {
     let message = format!(
         "the server was restarted or replaced while it was measured: {changed}; do not change the server during a run"
     );
-    failure(FailureStep::ServerIdentity, message)
+    Failure::new(FailureStep::ServerIdentity, message)
 }
 
 /// Whether the API server has the Job of `attempt`, which the watch does not show.

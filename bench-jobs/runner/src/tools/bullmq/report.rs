@@ -1,5 +1,6 @@
 //! The BullMQ job's report, as far as it is read.
 
+use dragstrip_results::result::{Operation, Presence, WorkerRecord};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ pub(super) struct Report {
     pub errors: Vec<ErrorReport>,
     pub per_second: Vec<BTreeMap<String, u64>>,
     pub warmup: WarmupReport,
-    pub workers: Vec<WorkerReport>,
-    pub queues: Option<QueuesReport>,
+    pub workers: Vec<WorkerRecord>,
+    pub queues: Option<Presence>,
     pub notes: Vec<String>,
     pub nominal: Rates,
 }
@@ -30,7 +31,8 @@ pub(super) struct Report {
 impl OperationReport {
     /// Jobs per second of its own load; `None` for an operation that did nothing.
     pub fn rate(&self) -> Option<f64> {
-        (self.count > 0 && self.window_seconds > 0.0).then(|| self.count as f64 / self.window_seconds)
+        let count = self.counts.count;
+        (count > 0 && self.window_seconds > 0.0).then(|| count as f64 / self.window_seconds)
     }
 }
 
@@ -50,9 +52,6 @@ pub(super) enum RunStatus {
     Completed,
     Interrupted,
     Failed,
-    /// A status that this version does not know.
-    #[serde(other)]
-    Unknown,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -69,14 +68,11 @@ pub(super) struct ConfigurationEcho {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OperationReport {
-    pub operation: String,
-    pub count: u64,
-    pub errors: u64,
-    pub bytes: u64,
+    #[serde(flatten)]
+    pub counts: Operation,
     /// From the begin of its measured part to its last confirmation.
     pub window_seconds: f64,
     pub latency_contains: String,
-    pub histogram: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -88,31 +84,6 @@ pub(super) struct ErrorReport {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct WarmupReport {
     pub operations: BTreeMap<String, u64>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WorkerReport {
-    pub role: String,
-    pub index: u32,
-    pub operations: u64,
-    pub errors: u64,
-    /// Absent on systems that do not report it, which run no containers.
-    #[serde(default)]
-    pub cpu_seconds: f64,
-    pub event_loop_utilization: f64,
-}
-
-impl WorkerReport {
-    pub fn operation(&self) -> &'static str {
-        if self.role == "writer" { "ADD" } else { "PROCESS" }
-    }
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct QueuesReport {
-    pub expected: u64,
-    pub found: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

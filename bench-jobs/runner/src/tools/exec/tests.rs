@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::tests::fixtures::{context, ended, job};
+use dragstrip_crds::measured::LatencySummary;
 use dragstrip_parsers::Capture;
+use dragstrip_results::result::Operation;
 use std::path::Path;
 
 const REGEX: &str = r#"{"exec": {"image": "i", "command": ["/bin/bench", "-h", "${HOST}"], "args": ["${PORT}"],
@@ -15,7 +17,7 @@ fn adapter(json: &str) -> (ExecAdapter, JobSpec) {
     (ExecAdapter::new(spec.clone()), job)
 }
 
-fn judged(stdout: &str, code: i32) -> Result<Measured, Box<Rejected>> {
+fn judged(stdout: &str, code: i32) -> Result<PodResult, Box<Rejected>> {
     let directory = tempfile::tempdir().unwrap();
     let (adapter, job) = adapter(REGEX);
     let ended = Ended { stdout: Capture::complete(stdout), ..ended(Some(code), None) };
@@ -43,14 +45,16 @@ fn the_target_is_put_into_command_and_environment() {
 fn the_parsers_figures_become_the_result() {
     let measured = judged("ran 5000 in 2.5 s, p99 1.25\n", 0).unwrap();
     let [run] = measured.operations.as_slice() else { panic!("{measured:?}") };
-    assert_eq!((run.operation.as_str(), run.count, run.histogram.as_ref()), ("RUN", 5000, None));
+    assert_eq!((run.name.as_str(), run.count, run.histogram.as_ref()), ("RUN", 5000, None));
     let printed = LatencySummary { p99: Some(1.25), ..LatencySummary::default() };
     assert_eq!(run.latency_milliseconds, printed, "a percentile that was not printed is not 0");
-    let (start, seconds) = measured.window.unwrap();
-    assert_eq!(start, 1_790_000_000_000_000_000, "without a start of its own the line is the start");
+    let Window { start_unix_nanos, seconds, .. } = measured.window;
+    assert_eq!(
+        start_unix_nanos, 1_790_000_000_000_000_000,
+        "without a start of its own the line is the start"
+    );
     assert!((seconds - 2.5).abs() < 1e-9);
     assert_eq!(measured.tool.name, "bench");
-    assert!((measured.tool.wall_operations_per_second.unwrap() - 1000.0).abs() < 1e-9);
 }
 
 #[test]
@@ -81,7 +85,12 @@ fn output_that_was_cut_off_is_not_a_result() {
 fn rates_without_counts_stay_rates() {
     let measured = measured(
         Parsed {
-            operations: vec![Operation { operations_per_second: Some(7.5), ..Operation::named("SET") }],
+            operations: vec![Operation {
+                name: "SET".into(),
+                operations_per_second: Some(7.5),
+                tool_operations_per_second: Some(7.5),
+                ..Operation::default()
+            }],
             ..Parsed::default()
         },
         ToolRecord::default(),
@@ -89,13 +98,13 @@ fn rates_without_counts_stay_rates() {
         true,
     );
     let set = &measured.operations[0];
-    assert_eq!((set.count, set.own_operations_per_second), (0, Some(7.5)));
-    assert_eq!(set.reported_operations_per_second, Some(7.5));
-    assert_eq!(measured.window, None, "then the process's own time is the window");
+    assert_eq!((set.count, set.operations_per_second), (0, Some(7.5)));
+    assert_eq!(set.tool_operations_per_second, Some(7.5));
+    assert!(measured.window.seconds <= 0.0, "then the process's own time is the window");
 }
 
 /// What a tool's standard output and files come to.
-fn read(parser: &str, stdout: &str, files: &[(&str, &[u8])]) -> Measured {
+fn read(parser: &str, stdout: &str, files: &[(&str, &[u8])]) -> PodResult {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
         std::fs::write(directory.path().join(name), bytes).unwrap();
@@ -111,13 +120,13 @@ fn read(parser: &str, stdout: &str, files: &[(&str, &[u8])]) -> Measured {
 fn operations_that_ran_one_after_the_other_have_the_tools_rates_and_no_sum() {
     let seven = "\"SET\",\"26810.00\"\n\"GET\",\"28490.00\"\n";
     let measured = read(r#"{"redisBenchmarkCsv": {"requests": 20000}}"#, seven, &[]);
-    let rates: Vec<_> = measured.operations.iter().map(|row| row.own_operations_per_second).collect();
+    let rates: Vec<_> = measured.operations.iter().map(|row| row.operations_per_second).collect();
     assert_eq!(rates, [Some(26810.0), Some(28490.0)]);
     assert_eq!(measured.tool.reported_operations_per_second, None, "a sum of both would not be a rate");
     let timed = "ran GET 100 in 2 s\nran PUT 300 in 3 s\n";
     let lines = r#"{"regex": {"lines": [{"pattern": "^ran (?<operation>\\S+) (?<count>\\d+) in (?<seconds>\\S+ s)"}]}}"#;
     let rates: Vec<_> =
-        read(lines, timed, &[]).operations.iter().map(|row| row.own_operations_per_second).collect();
+        read(lines, timed, &[]).operations.iter().map(|row| row.operations_per_second).collect();
     assert_eq!(rates, [Some(50.0), Some(100.0)], "each over its own duration");
 }
 
@@ -127,11 +136,10 @@ fn memtiers_duration_is_not_a_window() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/memtier/2.3.0/d2_mixed_time/out.json");
     let bytes = std::fs::read(recorded).unwrap();
     let measured = read(r#"{"memtierJson": {"file": "m.json"}}"#, "", &[("m.json", &bytes)]);
-    assert_eq!(measured.window, None, "the runner's own is right");
-    assert!(measured.tool.reported_seconds.is_some() && measured.tool.connections > 0, "{:?}", measured.tool);
-    let own = |row: &OperationResult| {
-        row.own_operations_per_second.is_some() || row.reported_operations_per_second.is_none()
-    };
+    assert!(measured.window.seconds <= 0.0, "the runner's own is right");
+    assert!(measured.tool.connections > 0, "{:?}", measured.tool);
+    let own =
+        |row: &Operation| row.operations_per_second.is_some() || row.tool_operations_per_second.is_none();
     assert!(
         !measured.operations.iter().any(own),
         "memtier's rates are for comparison: {:?}",

@@ -11,7 +11,7 @@ use super::{
     arguments::{arguments, result_file},
     progress::Observed,
 };
-use crate::tools::adapter::{Ended, Exit, LaunchContext, Measured, Rejected};
+use crate::tools::adapter::{Ended, Exit, LaunchContext, Rejected};
 use dragstrip_crds::workload::MemtierSpec;
 use dragstrip_parsers::memtier::{
     agreement::contradiction,
@@ -21,7 +21,7 @@ use dragstrip_parsers::memtier::{
 use dragstrip_results::{
     error_chain::chain,
     protocol::JobSpec,
-    result::{FailureStep, OperationResult, ToolRecord},
+    result::{FailureStep, Operation, PodResult, ToolRecord},
 };
 use std::{collections::BTreeMap, fs};
 
@@ -35,7 +35,7 @@ type Fault = (FailureStep, String);
 
 struct Outcome {
     report: Report,
-    operations: Vec<OperationResult>,
+    operations: Vec<Operation>,
 }
 
 pub(super) fn judge(
@@ -44,7 +44,7 @@ pub(super) fn judge(
     job: &JobSpec,
     context: &LaunchContext,
     ended: &Ended,
-) -> Result<Measured, Box<Rejected>> {
+) -> Result<PodResult, Box<Rejected>> {
     let outcome = read(observed, context);
     let fault = process_fault(observed, ended, outcome.as_ref().ok())
         .or_else(|| stderr_fault(observed))
@@ -52,7 +52,7 @@ pub(super) fn judge(
             Err(error) => Some((FailureStep::Output, chain(error))),
             Ok(outcome) => content_fault(spec, &outcome.report, ended, context.members.len() as u64),
         });
-    let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report), ended);
+    let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report));
     let measured = measured(tool, observed, outcome.ok());
     match fault {
         None => Ok(measured),
@@ -70,7 +70,7 @@ fn read(observed: &Observed, context: &LaunchContext) -> Result<Outcome, ReportE
     Ok(Outcome { report, operations })
 }
 
-fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> Measured {
+fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> PodResult {
     let mut errors = observed.error_replies.clone();
     let mut per_second = Vec::new();
     let mut operations = Vec::new();
@@ -81,7 +81,7 @@ fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> 
         per_second = operations::per_second(&outcome.report);
         operations = outcome.operations;
     }
-    Measured { tool, operations, errors, per_second, ..Measured::default() }
+    PodResult { tool, operations, errors, per_second, ..PodResult::default() }
 }
 
 /// The tool's account of itself; its options if it left none.
@@ -90,7 +90,6 @@ fn tool_record(
     job: &JobSpec,
     context: &LaunchContext,
     report: Option<&Report>,
-    ended: &Ended,
 ) -> ToolRecord {
     let unsigned = |number: i32| u64::try_from(number).unwrap_or(0);
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
@@ -100,9 +99,6 @@ fn tool_record(
         mode: None,
         arguments: arguments(spec, job, context),
         reported_operations_per_second: report.and_then(|report| positive(report.operations_per_second)),
-        wall_operations_per_second: report
-            .and_then(|report| positive(report.total_count as f64 / ended.wall.as_secs_f64())),
-        reported_seconds: report.and_then(|report| positive(report.seconds)),
         connections: report.map_or_else(
             || unsigned(spec.threads) * unsigned(spec.connections_per_thread),
             Report::connections,

@@ -28,8 +28,8 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
 }
 
 /// The slope of a straight line through `values`, per step, by least squares, and the chance
-/// of one as steep without any trend (two-sided t test of the slope); `None` of fewer than
-/// three values and of values that do not differ.
+/// of one as steep without any trend (two-sided t test of the slope); `None` for fewer than
+/// three values and for values that do not differ.
 pub fn slope(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trend_is_told_from_noise() {
+    fn a_trend_is_distinguished_from_noise() {
         let noise = [0.3, -0.2, 0.1, -0.4, 0.2, 0.0, -0.1, 0.3, -0.3, 0.1];
         let (flat, chance) = slope(&noise.map(|value| 100.0 + value)).unwrap();
         assert!(flat.abs() < 0.05 && chance > 0.1, "{flat} {chance}");

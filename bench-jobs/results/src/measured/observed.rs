@@ -60,9 +60,9 @@ pub struct CommandCounter {
 pub struct ServerCounters {
     /// Identifies the process that counted.
     pub run_id: String,
-    /// By command in lower case; empty where the engine does not tell.
+    /// By command in lower case; empty if the engine does not report them.
     pub commands: BTreeMap<String, CommandCounter>,
-    /// All commands processed; absent where the engine does not tell.
+    /// All commands processed; absent if the engine does not report them.
     pub commands_processed: Option<u64>,
     /// Error replies by their first word.
     pub errors: BTreeMap<String, u64>,
@@ -74,33 +74,19 @@ pub struct ServerCounters {
     pub keyspace_hits: u64,
     /// Failed key look-ups.
     pub keyspace_misses: u64,
-    /// Connections taken so far.
+    /// Connections accepted so far.
     #[serde(default)]
     pub connections_received: u64,
 }
 
-/// Whether `actual` identifies another process than `known` does. A former version
-/// identified Dragonfly by its replication id, not by PROCESS@START: the two say nothing
-/// of each other.
-pub fn is_another(known: &str, actual: &str) -> bool {
-    known != actual && by_start(known) == by_start(actual)
-}
-
-/// Whether `actual` are other servers than `known`, each identified by its process; what
-/// nobody knows, or was told in another form, is not held against them.
+/// Whether `actual` are other servers than `known`, each identified by its process; an empty
+/// list is unknown and differs from nothing.
 pub fn are_others(known: &[impl AsRef<str>], actual: &[impl AsRef<str>]) -> bool {
-    fn of_form(ids: &[impl AsRef<str>], form: bool) -> BTreeSet<&str> {
-        ids.iter().map(AsRef::as_ref).filter(|id| by_start(id) == form).collect()
+    fn ids(ids: &[impl AsRef<str>]) -> BTreeSet<&str> {
+        ids.iter().map(AsRef::as_ref).collect()
     }
-    [true, false].into_iter().any(|form| {
-        let (known, actual) = (of_form(known, form), of_form(actual, form));
-        !known.is_empty() && !actual.is_empty() && known != actual
-    })
-}
-
-/// Whether an identity is the process's number and start.
-fn by_start(id: &str) -> bool {
-    id.contains('@')
+    let (known, actual) = (ids(known), ids(actual));
+    !known.is_empty() && !actual.is_empty() && known != actual
 }
 
 #[cfg(test)]
@@ -108,20 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_is_told_where_both_were_identified_alike() {
-        assert!(is_another("1@100", "1@101") && is_another("aaa", "bbb"));
-        assert!(!is_another("1@100", "1@100"), "the same process");
-        assert!(!is_another("9216a1d4e8", "1@100"), "an identity of a former version");
-    }
-
-    #[test]
-    fn other_servers_are_told_where_they_were_identified_alike() {
+    fn other_servers_are_those_with_other_processes() {
         for (known, actual, others) in [
             (vec!["a", "b"], vec!["b", "a"], false),
             (vec!["a", "b"], vec!["a", "c"], true),
             (vec!["a", "b"], vec!["a"], true),
-            (vec!["9216a1d4e8"], vec!["7@100"], false),
-            (vec!["9216a1d4e8", "7@100"], vec!["7@101"], true),
+            (vec!["7@100"], vec!["7@101"], true),
             (vec!["a"], vec![], false),
         ] {
             assert_eq!(are_others(&known, &actual), others, "{known:?}, {actual:?}");

@@ -1,6 +1,6 @@
-//! Signed commands: what tells an agent (a runner, an observer) that it is the operator who
-//! commands it. Whoever may read objects knows an agent's token; only the operator has the
-//! key. Pure, but for the random numbers of a new key.
+//! Signed commands, by which an agent (a runner, an observer) knows that the operator sent them.
+//! Anyone who can read objects knows an agent's token; only the operator has the key. Pure, but for
+//! the random numbers of a new key.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{
@@ -26,7 +26,7 @@ pub struct AgentRequest<'a> {
     pub method: &'a str,
     /// Path and query.
     pub path: &'a str,
-    /// The agent's token, which says whose it is.
+    /// The agent's token.
     pub token: &'a str,
     /// Where the agent listens.
     pub agent: SocketAddr,
@@ -51,11 +51,11 @@ pub enum KeyError {
     /// The system gives no random numbers.
     #[error("no key can be made: the system gives no random numbers")]
     Random,
-    /// It is no Ed25519 key pair in PKCS#8.
-    #[error("this is no Ed25519 key in the form that Dragstrip writes (PKCS#8)")]
+    /// Not an Ed25519 key pair in PKCS#8.
+    #[error("not an Ed25519 key in the form that Dragstrip writes (PKCS#8)")]
     Pair,
-    /// It is no public key.
-    #[error("this is no Ed25519 public key in base64")]
+    /// Not a public key.
+    #[error("not an Ed25519 public key in base64")]
     Public,
 }
 
@@ -64,18 +64,18 @@ pub enum KeyError {
 pub struct SigningKey(Ed25519KeyPair);
 
 impl SigningKey {
-    /// A new key, in PKCS#8, to be kept.
+    /// A new key, in PKCS#8, to be stored.
     pub fn generate() -> Result<Vec<u8>, KeyError> {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::Random)?;
         Ok(document.as_ref().to_vec())
     }
 
-    /// The key that was kept.
+    /// The key that was stored.
     pub fn read(pkcs8: &[u8]) -> Result<Self, KeyError> {
         Ed25519KeyPair::from_pkcs8(pkcs8).map(Self).map_err(|_| KeyError::Pair)
     }
 
-    /// What agents are told of it.
+    /// The key that agents verify with.
     pub fn public(&self) -> VerifyingKey {
         VerifyingKey(self.0.public_key().as_ref().to_vec())
     }
@@ -90,14 +90,14 @@ impl SigningKey {
 /// Why an agent does not obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no signature, or it is none that this agent can read.
+    /// The signature is missing, or this agent cannot read it.
     #[error(
         "a command must be signed by the operator: the header {SIGNATURE_HEADER} is missing or cannot be read"
     )]
     Unsigned,
     /// It was signed with another key, or for another command or agent.
     #[error(
-        "the command's signature does not fit this pod's key. If the operator's Secret with its key was deleted or replaced, make this pod anew: delete its StatefulSet or its run, and the operator makes it with the key of now"
+        "the command's signature does not fit this pod's key. If the operator's Secret with its key was deleted or replaced, recreate this pod: delete its StatefulSet or its run, and the operator creates it with the current key"
     )]
     OtherKey,
     /// It was issued too long before or after this agent's time.
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_told() {
+    fn what_is_not_a_key_is_refused() {
         assert_eq!(SigningKey::read(b"no key").err(), Some(KeyError::Pair));
         for no_key in ["AAAA", "!"] {
             assert_eq!(VerifyingKey::try_from(no_key.to_owned()).err(), Some(KeyError::Public), "{no_key}");
         }
         let public = key().public();
-        let told = serde_json::to_string(&public).unwrap();
-        assert_eq!(serde_json::from_str::<VerifyingKey>(&told).unwrap(), public);
+        let text = serde_json::to_string(&public).unwrap();
+        assert_eq!(serde_json::from_str::<VerifyingKey>(&text).unwrap(), public);
     }
 }

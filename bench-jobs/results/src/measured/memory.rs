@@ -3,7 +3,7 @@
 use dragstrip_crds::run::{MemoryMoment, MemoryReading, SUM};
 use serde::{Deserialize, Serialize};
 
-/// The memory of one server; what is not known is absent.
+/// The memory of one server; unknown figures are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberMemory {
@@ -21,7 +21,7 @@ pub struct MemberMemory {
     /// Keys, by DBSIZE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// Of its container, without files that could be dropped, in bytes.
+    /// Memory of its container, without files that could be dropped, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_bytes: Option<u64>,
     /// The most that its container has used, in bytes.
@@ -32,8 +32,8 @@ pub struct MemberMemory {
     pub unread: Option<String>,
 }
 
-/// `members` as they were read `seconds` after the load, with the row of all together: of a
-/// figure that one member does not tell there is no sum. Nothing without members.
+/// `members` as they were read `seconds` after the load, with the row of all together: a figure
+/// that one member does not report has no sum. Nothing without members.
 pub fn readings(moment: MemoryMoment, seconds: f64, members: Vec<MemberMemory>) -> Vec<MemoryReading> {
     if members.is_empty() {
         return Vec::new();
@@ -49,7 +49,7 @@ pub fn readings(moment: MemoryMoment, seconds: f64, members: Vec<MemberMemory>) 
         keys: sum(|one| one.keys),
         cgroup_bytes: sum(|one| one.cgroup_bytes),
         cgroup_peak_bytes: sum(|one| one.cgroup_peak_bytes),
-        unread: (!unread.is_empty()).then(|| format!("not all told: {}", unread.join(", "))),
+        unread: (!unread.is_empty()).then(|| format!("not all reported: {}", unread.join(", "))),
     };
     members.into_iter().chain([all]).map(|member| reading(moment, seconds, member)).collect()
 }
@@ -94,10 +94,10 @@ mod tests {
             60.0,
             vec![member("a", Some(100), Some(4)), member("b", Some(300), Some(0))],
         );
-        let told: Vec<_> =
+        let figures: Vec<_> =
             rows.iter().map(|row| (row.member.as_str(), row.used_bytes, row.bytes_per_key)).collect();
         assert_eq!(
-            told,
+            figures,
             [("a", Some(100), Some(25.0)), ("b", Some(300), None), (SUM, Some(400), Some(100.0))],
             "a server without keys has no bytes for one"
         );
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_tell_is_no_zero_in_the_sum() {
+    fn a_server_without_the_figure_is_not_a_zero_in_the_sum() {
         let rows = readings(
             MemoryMoment::RightAfter,
             1.0,
@@ -114,6 +114,6 @@ mod tests {
         );
         let all = rows.last().unwrap();
         assert_eq!((all.used_bytes, all.keys, all.cgroup_bytes), (None, None, Some(100)));
-        assert_eq!(all.unread.as_deref(), Some("not all told: b"));
+        assert_eq!(all.unread.as_deref(), Some("not all reported: b"));
     }
 }

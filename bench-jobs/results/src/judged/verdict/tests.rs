@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    result::{MergedOperation, NodeRecord, PodResult, Window},
-    usage::{ContainerUsage, HostUsage, NetworkUsage, RoundTrip, ServerUsage, ThreadUsage},
+    measured::usage::{ContainerUsage, HostUsage, NetworkUsage, RoundTrip, ServerUsage, ThreadUsage},
+    result::{GroupEvidence, GroupRecord, NodeRecord, Operation, PodResult, Window},
 };
 use dragstrip_crds::{
     measured::{LatencySummary, ScheduleRecord},
@@ -44,9 +44,7 @@ fn usage(threads: Vec<ThreadUsage>) -> ContainerUsage {
 }
 
 fn client(name: &str) -> PodResult {
-    let mut pod: PodResult =
-        serde_json::from_value(json!({"phase": "read", "repetition": 1, "pod": name})).unwrap();
-    pod.complete = true;
+    let mut pod = PodResult { pod: name.to_owned(), complete: true, ..PodResult::default() };
     pod.node = Some(format!("node-of-{name}"));
     pod.tool.connections = 25;
     pod.tool.pipeline = 1;
@@ -63,7 +61,7 @@ fn node(name: &str, serves: bool) -> NodeRecord {
         serves,
         loads: !serves,
         zone: Some("zone-1".into()),
-        placement_group: Some("group".into()),
+        groups: vec![GroupRecord { evidence: GroupEvidence::Label, group: Some("group".into()) }],
         boot_id: Some(format!("boot-of-{name}")),
         ..NodeRecord::default()
     }
@@ -71,21 +69,13 @@ fn node(name: &str, serves: bool) -> NodeRecord {
 
 /// Two clients with 25 connections each, 10,000 operations a second of 5 ms: nothing wrong.
 fn clean() -> RepetitionResult {
-    let mut result: RepetitionResult = serde_json::from_value(json!({
-        "phase": "read", "repetition": 1, "windowSeconds": SECONDS, "operations": [], "pods": []
-    }))
-    .unwrap();
-    result.operations = vec![MergedOperation {
-        operation: "TOTAL".into(),
+    let mut result = RepetitionResult { window_seconds: SECONDS, ..RepetitionResult::default() };
+    result.operations = vec![Operation {
+        name: "TOTAL".into(),
         count: 100_000,
-        operations_per_second: 10_000.0,
-        tool_operations_per_second: None,
-        bytes_per_second: 1e6,
-        hits: None,
-        misses: None,
-        errors: 0,
+        operations_per_second: Some(10_000.0),
         latency_milliseconds: LatencySummary { mean: Some(5.0), ..LatencySummary::default() },
-        histogram: None,
+        ..Operation::default()
     }];
     result.pods = vec![client("a"), client("b")];
     let server = usage(vec![thread("redis-server", 0.5), thread("io_thd_1", 0.2)]);
@@ -174,14 +164,18 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
             let both = r.pods[0].client.cpu_seconds + r.servers[0].usage.cpu_seconds;
             r.pods[0].client.host.as_mut().unwrap().busy_seconds = both;
         }),
-        (CheckName::PlacementNotAsDeclared, "different zones: node-of-a in zone-2", |r| {
-            r.nodes[0].zone = Some("zone-2".into());
-        }),
+        (
+            CheckName::PlacementNotAsDeclared,
+            "different zones: by label topology.kubernetes.io/zone: node-of-a in zone-2",
+            |r| {
+                r.nodes[0].zone = Some("zone-2".into());
+            },
+        ),
         (
             CheckName::PlacementNotAsDeclared,
             "different placement groups: others have a label and node-of-a none",
             |r| {
-                r.nodes[0].placement_group = None;
+                r.nodes[0].groups.clear();
             },
         ),
         (CheckName::NetworkAllowanceExceeded, "bw_out_allowance_exceeded of b counted 7 packets", |r| {
@@ -191,7 +185,7 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::PlacementNotAsDeclared, "have 8 CPUs, the server's threads are 9", |r| {
             let truth = json!({"version": "7", "threads": 9, "clusterEnabled": false, "loading": false,
                 "runId": "x", "usedMemoryBytes": 0});
-            let counters = crate::observed::ServerCounters::default();
+            let counters = crate::measured::observed::ServerCounters::default();
             let before = serde_json::to_value(counters).unwrap();
             r.pods[0].server = serde_json::from_value(json!({"truth": truth, "before": before})).unwrap();
         }),

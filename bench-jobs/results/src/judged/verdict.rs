@@ -2,70 +2,43 @@
 //! one pure function of what was recorded and of its limit; docs/verdicts.md says where
 //! each limit comes from.
 
+mod evidence;
 mod limited;
 mod load;
 mod machines;
-mod network;
 pub mod placed;
 
+use super::limits;
 use crate::result::{Check, CheckState, Failure, FailureStep, PodFailure, RepetitionResult};
 use dragstrip_crds::{
     run::{CheckName, Level, Requirement, Verdict, VerdictReason},
     units::Decimal,
     workload::ToolSpec,
 };
-
-/// What a check came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Found {
-    /// Nothing wrong.
-    Good,
-    /// The evidence against the number, as one sentence.
-    Bad(String),
-    /// It could not be made, and why.
-    NotMade(&'static str),
-    /// There is nothing of the kind to check, such as the clients' start with one client.
-    Pointless,
-}
-
-/// `bad` as evidence if it is wrong that the number is good.
-fn unless(good: bool, bad: impl FnOnce() -> String) -> Found {
-    if good { Found::Good } else { Found::Bad(bad()) }
-}
-
-/// What was recorded, and the tool that was told to load.
-struct Evidence<'a> {
-    result: &'a RepetitionResult,
-    tool: &'a ToolSpec,
-}
+use evidence::{Evidence, Found, percent};
 
 type Examine = fn(&Evidence, f64) -> Found;
 
 /// The checks of one repetition with their limits, in the units of
 /// [`Requirement::check`](dragstrip_crds::run::Requirement).
 const CHECKS: [(CheckName, f64, Examine); 16] = [
-    (CheckName::StartSkew, 1.0, load::start_skew),
-    (CheckName::ShortOverlap, 0.95, load::short_overlap),
-    (CheckName::ShortWindow, 3.0, load::short_window),
-    (CheckName::NotSteady, 0.1, load::not_steady),
-    (CheckName::LittleLawViolated, 0.1, load::little_law),
-    (CheckName::ScheduleLag, 0.001, load::schedule_lag),
-    (CheckName::RateNotKept, 0.99, load::rate_not_kept),
-    (CheckName::ClientSaturated, 0.85, machines::client_saturated),
-    (CheckName::ClientThrottled, 0.01, machines::client_throttled),
-    (CheckName::ServerThrottled, 0.01, machines::server_throttled),
-    (CheckName::Steal, 0.02, machines::steal),
-    (CheckName::ForeignLoad, 0.1, machines::foreign_load),
-    (CheckName::MemoryPressure, 10.0, machines::memory_pressure),
+    (CheckName::StartSkew, limits::START_SKEW_SECONDS, load::start_skew),
+    (CheckName::ShortOverlap, limits::OVERLAP, load::short_overlap),
+    (CheckName::ShortWindow, limits::WINDOW_SECONDS, load::short_window),
+    (CheckName::NotSteady, limits::TREND, load::not_steady),
+    (CheckName::LittleLawViolated, limits::LITTLES_LAW, load::little_law),
+    (CheckName::ScheduleLag, limits::SCHEDULE_LAG_SECONDS, load::schedule_lag),
+    (CheckName::RateNotKept, limits::ANSWERED, load::rate_not_kept),
+    (CheckName::ClientSaturated, limits::BUSY, machines::client_saturated),
+    (CheckName::ClientThrottled, limits::THROTTLED, machines::client_throttled),
+    (CheckName::ServerThrottled, limits::THROTTLED, machines::server_throttled),
+    (CheckName::Steal, limits::STEAL, machines::steal),
+    (CheckName::ForeignLoad, limits::FOREIGN_LOAD, machines::foreign_load),
+    (CheckName::MemoryPressure, limits::PAGE_FAULTS_PER_SECOND, machines::memory_pressure),
     (CheckName::SharedNode, 0.0, machines::shared_node),
     (CheckName::PlacementNotAsDeclared, 0.0, machines::placement),
-    (CheckName::NetworkAllowanceExceeded, 0.0, network::allowance_exceeded),
+    (CheckName::NetworkAllowanceExceeded, 0.0, machines::allowance_exceeded),
 ];
-
-/// Coefficient of variation of repetitions from which on they differ too much.
-const VARIANCE_LIMIT: f64 = 0.05;
-/// Repetitions from which on their spread says anything.
-const LEAST_REPETITIONS: u32 = 3;
 
 /// The level and limit of `check`: as `requirements` have them, or the defaults.
 fn strictness(requirements: &[Requirement], check: CheckName, default: f64) -> (Level, f64) {
@@ -75,7 +48,7 @@ fn strictness(requirements: &[Requirement], check: CheckName, default: f64) -> (
     }
 }
 
-/// The level of a condition that is to hold; `None` where nobody asks for it.
+/// The level of a condition that is to hold; `None` if no requirement names it.
 fn declared(requirements: &[Requirement], check: CheckName) -> Option<Level> {
     let declared = requirements.iter().find(|requirement| requirement.check == check)?;
     Some(declared.level).filter(|level| *level != Level::Ignore)
@@ -86,8 +59,8 @@ fn reason(level: Level, check: CheckName, message: String) -> VerdictReason {
     VerdictReason { reason: check.to_string(), verdict, message }
 }
 
-/// How a failure is called in a verdict.
-pub fn reason_of(step: FailureStep) -> String {
+/// The name of a failure in a verdict.
+fn reason_of(step: FailureStep) -> String {
     let check = match step {
         FailureStep::ErrorReplies => CheckName::ErrorReplies,
         FailureStep::CounterCheck => CheckName::CountMismatch,
@@ -163,13 +136,7 @@ pub fn required(reasons: &[VerdictReason]) -> Option<Failure> {
     let broken = reasons.iter().find(|reason| reason.verdict == Verdict::Invalid)?;
     let message =
         format!("{}: {} (spec.requirements makes this check Required)", broken.reason, broken.message);
-    Some(Failure {
-        step: FailureStep::Requirement,
-        message,
-        exit_code: None,
-        signal: None,
-        last_lines: vec![],
-    })
+    Some(Failure::new(FailureStep::Requirement, message))
 }
 
 /// What the spread of `repetitions` and its coefficient of variation say, if anything.
@@ -178,8 +145,8 @@ pub fn high_variance(
     coefficient_of_variation: Option<f64>,
     requirements: &[Requirement],
 ) -> Option<VerdictReason> {
-    let (level, limit) = strictness(requirements, CheckName::HighVariance, VARIANCE_LIMIT);
-    let variation = coefficient_of_variation.filter(|_| repetitions >= LEAST_REPETITIONS)?;
+    let (level, limit) = strictness(requirements, CheckName::HighVariance, limits::VARIANCE);
+    let variation = coefficient_of_variation.filter(|_| repetitions >= limits::LEAST_REPETITIONS)?;
     (level != Level::Ignore && variation > limit).then(|| {
         let message = format!(
             "throughput of {repetitions} repetitions varies by {} (limit {}): their mean says little",
@@ -188,12 +155,6 @@ pub fn high_variance(
         );
         reason(level, CheckName::HighVariance, message)
     })
-}
-
-/// A share from 0 to 1 for people.
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent.abs() < 10.0 && percent != 0.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 #[cfg(test)]

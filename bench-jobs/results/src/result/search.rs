@@ -1,28 +1,22 @@
 //! One point of a search for the limit of a server: what was raised to which value, and
 //! the figures from which the next value follows. Pure.
 
-use crate::result::RepetitionResult;
+use super::RepetitionResult;
+use crate::judged::limits;
 use dragstrip_crds::measured::ScheduleRecord;
 use serde::{Deserialize, Serialize};
 
-/// Share of an open loop's requests that a server which follows has answered.
-const ANSWERED: f64 = 0.99;
-/// How much longer than declared an open loop takes of which the server keeps up.
-const LONGER: f64 = 1.05;
-
-/// A point of a search, as far as a search must know it.
+/// A point of a search, with all that the search needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchPoint {
-    /// The value, in the unit of what was raised; of a share the operations per second asked for.
+    /// The value, in the unit of what was raised; for a share, the declared operations per second.
     pub value: u64,
-    /// Share of the throughput found, where latency was measured at one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Share of the throughput found, if latency was measured at one.
     pub share: Option<f64>,
     /// Throughput of all operations together, in operations per second.
     pub operations_per_second: f64,
-    /// 99th percentile of their latency, in milliseconds; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// 99th percentile of their latency, in milliseconds; absent if unknown.
     pub p99_milliseconds: Option<f64>,
     /// Whether the server followed an open loop: 99% of its requests were answered, none
     /// was unanswered at the end, and the answers came within 105% of its time. True of a
@@ -34,8 +28,8 @@ pub struct SearchPoint {
 /// seconds and ran for `seconds`.
 fn followed(schedule: &ScheduleRecord, declared_seconds: Option<f64>, seconds: f64) -> bool {
     schedule.unanswered == 0
-        && schedule.answered as f64 >= ANSWERED * schedule.scheduled as f64
-        && declared_seconds.is_none_or(|declared| seconds <= LONGER * declared)
+        && schedule.answered as f64 >= limits::ANSWERED * schedule.scheduled as f64
+        && declared_seconds.is_none_or(|declared| seconds <= limits::LONGER * declared)
 }
 
 impl SearchPoint {
@@ -52,7 +46,7 @@ impl SearchPoint {
         Self {
             value,
             share,
-            operations_per_second: total.map_or(0.0, |total| total.operations_per_second),
+            operations_per_second: total.and_then(|total| total.operations_per_second).unwrap_or(0.0),
             p99_milliseconds: total.and_then(|total| total.latency_milliseconds.p99),
             followed: result.schedule.as_ref().is_none_or(in_time),
         }
@@ -62,7 +56,7 @@ impl SearchPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::MergedOperation;
+    use crate::result::Operation;
 
     #[test]
     fn a_server_follows_that_answers_nearly_all_in_time() {
@@ -79,15 +73,15 @@ mod tests {
     #[test]
     fn a_point_has_the_figures_of_all_operations_together() {
         let mut result: RepetitionResult =
-            serde_json::from_str(include_str!("../tests/two-pods.json")).unwrap();
-        let total = MergedOperation {
-            operation: "TOTAL".into(),
-            operations_per_second: 7.5,
+            serde_json::from_str(include_str!("../../tests/two-pods.json")).unwrap();
+        let total = Operation {
+            name: "TOTAL".into(),
+            operations_per_second: Some(7.5),
             ..result.operations[0].clone()
         };
         result.operations.push(total.clone());
         let point = SearchPoint::of(8, None, &result, Some(1.0));
-        assert_eq!(point.operations_per_second.to_string(), total.operations_per_second.to_string());
+        assert_eq!(Some(point.operations_per_second), total.operations_per_second);
         assert_eq!(point.p99_milliseconds, total.latency_milliseconds.p99);
         assert!(point.followed, "a closed loop waits for its answers");
     }

@@ -1,8 +1,8 @@
-//! Latency histograms: HdrHistogram V2, deflated, in base64, as memtier and
-//! our load generator both write them; decoded, merged and read here alone, so
-//! that every percentile Dragstrip prints comes from the same few lines.
+//! Latency histograms: HdrHistogram V2, deflated, in base64, as memtier and our load generator
+//! both write them. Only this module knows that their values are microseconds: it decodes, merges
+//! and reads them, so every percentile that Dragstrip prints comes from the same few lines.
 
-use crate::live::LatencyCounts;
+use crate::measured::live::LatencyCounts;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use dragstrip_crds::measured::LatencySummary;
 use hdrhistogram::{
@@ -12,12 +12,12 @@ use hdrhistogram::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Lowest latency that our own tools tell apart, in microseconds.
-pub const LOWEST_MICROS: u64 = 1;
+/// Lowest latency that our own tools distinguish, in microseconds.
+const LOWEST_MICROS: u64 = 1;
 /// Highest latency that our own tools record, in microseconds: one hour.
-pub const HIGHEST_MICROS: u64 = 3_600_000_000;
-/// Significant decimal digits that our own tools keep.
-pub const SIGNIFICANT_DIGITS: u8 = 3;
+const HIGHEST_MICROS: u64 = 3_600_000_000;
+/// Significant decimal digits that our own tools store.
+const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Most values in one histogram, 2^53: up to here a count is exact as a
 /// floating-point number too, and 2^11 histograms add up without overflow.
@@ -32,7 +32,7 @@ pub enum HistogramError {
     /// Not base64.
     #[error("the histogram is not base64")]
     Base64(#[source] base64::DecodeError),
-    /// Base64 of something that is no V2 histogram, or of a cut one.
+    /// Base64 of something that is not a V2 histogram, or of a cut one.
     #[error("the histogram is damaged or not HdrHistogram V2: {0}")]
     Decode(String),
     /// Could not be written.
@@ -41,7 +41,7 @@ pub enum HistogramError {
     /// The histograms have other bounds or another precision.
     #[error("the histograms cannot be added exactly: {0}")]
     Merge(String),
-    /// More values than can be counted and told as a share of all.
+    /// More values than can be counted exactly.
     #[error("the histogram counts more than {MOST_VALUES} values: it is damaged")]
     TooMany,
 }
@@ -57,15 +57,6 @@ pub fn empty() -> Result<Histogram<u64>, HistogramError> {
     Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, SIGNIFICANT_DIGITS)?)
 }
 
-/// Base64 of the V2 deflate form, which begins with `HISTF`.
-pub fn encode(histogram: &Histogram<u64>) -> Result<EncodedHistogram, HistogramError> {
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .map_err(|e| HistogramError::Encode(e.to_string()))?;
-    Ok(EncodedHistogram(STANDARD.encode(bytes)))
-}
-
 /// Adds `other` to `sum`, bucket by bucket; exact, since both must have the same
 /// smallest value and precision.
 pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), HistogramError> {
@@ -79,6 +70,23 @@ pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), Histo
         )));
     }
     sum.add(other).map_err(|e| HistogramError::Merge(format!("{e:?}")))
+}
+
+/// The histograms of several pods, operations or intervals as one; `None` without any, and if
+/// one of them is missing.
+pub fn merged<'a>(
+    all: impl Iterator<Item = Option<&'a EncodedHistogram>>,
+) -> Result<Option<Latencies>, HistogramError> {
+    let mut merged: Option<Latencies> = None;
+    for one in all {
+        let Some(one) = one else { return Ok(None) };
+        let decoded = Latencies::decode(one)?;
+        match &mut merged {
+            None => merged = Some(decoded),
+            Some(sum) => sum.add(&decoded)?,
+        }
+    }
+    Ok(merged)
 }
 
 /// A histogram of latencies in microseconds.
@@ -104,9 +112,14 @@ impl Latencies {
         Ok(Self(histogram))
     }
 
-    /// Writes it the way [`Latencies::decode`] reads it.
+    /// Writes it the way [`Latencies::decode`] reads it: base64 of the V2 deflate form, which
+    /// begins with `HISTF`.
     pub fn encode(&self) -> Result<EncodedHistogram, HistogramError> {
-        encode(&self.0)
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.0, &mut bytes)
+            .map_err(|e| HistogramError::Encode(e.to_string()))?;
+        Ok(EncodedHistogram(STANDARD.encode(bytes)))
     }
 
     /// Adds `other`, as [`add`] does.
@@ -263,7 +276,7 @@ mod tests {
         histogram.record_n(5, u64::try_from(i64::MAX).unwrap()).unwrap();
         histogram.record_n(6, u64::try_from(i64::MAX).unwrap()).unwrap();
         histogram.record_n(7, 2).unwrap();
-        let refused = Latencies::decode(&encode(&histogram).unwrap());
+        let refused = Latencies::decode(&Latencies(histogram).encode().unwrap());
         assert!(matches!(refused, Err(HistogramError::TooMany)), "{refused:?}");
     }
 

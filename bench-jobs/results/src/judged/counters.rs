@@ -1,24 +1,16 @@
 //! The server's own counters against the tools' counts. Pure.
 //!
-//! Compared per command where the engine keeps command statistics, by the total
-//! of processed commands where it does not (looser: probes and handshakes are
-//! in it), and not at all where it keeps neither (Garnet without metrics). A
-//! cluster's nodes count apart: what is compared then are their sums. What could
-//! not be compared is seen in the recorded counters. A runner compares for a
-//! single client; for several, only the operator knows all counts.
+//! They are compared per command if the engine has command statistics, by the total
+//! of processed commands if not (looser: probes and handshakes are in it), and not at all if it
+//! has neither (Garnet without metrics). A cluster's nodes count separately: their sums are
+//! compared. A runner compares for a single client; for several, only the operator knows all counts.
 
-use crate::{
+use super::{
     commands::{Account, Sent},
-    observed::ServerCounters,
+    limits,
 };
+use crate::measured::observed::ServerCounters;
 use dragstrip_crds::{units::thousands, workload::ToolSpec};
-
-/// Relative difference between two counts of the same thing that is let pass.
-const TOLERANCE: f64 = 0.001;
-/// The same where the server's count holds other commands too.
-const TOTAL_TOLERANCE: f64 = 0.01;
-/// Commands besides the load's that a total may hold: handshakes, probes, INFO.
-const TOTAL_SLACK: u64 = 1000;
 
 /// How the counts were compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +19,7 @@ pub enum Agreement {
     PerCommand,
     /// By the total of processed commands.
     Total,
-    /// The engine keeps no such counters, or the tools tell of no command.
+    /// The engine has no such counters, or the tools name no command.
     Unknown,
 }
 
@@ -65,7 +57,7 @@ pub fn counters_agree(
         for Sent { commands, count } in sent {
             let grown = |command: &String| calls(after, command).saturating_sub(calls(before, command));
             let server = commands.iter().map(grown).sum();
-            if !within(server, *count, TOLERANCE, in_flight) {
+            if !within(server, *count, limits::COUNT_DIFFERENCE, in_flight) {
                 let used = commands.iter().filter(|command| server == 0 || grown(command) > 0);
                 let what = used.map(|command| command.to_uppercase()).collect::<Vec<_>>().join(" and ");
                 return Err(Disagreement { what, server, tool: *count });
@@ -73,7 +65,7 @@ pub fn counters_agree(
         }
         return Ok(Agreement::PerCommand);
     }
-    // A total holds what is no command by the tool's account too.
+    // A total also contains what the tool does not count as a command.
     let known = account.others().next().is_none();
     let (Some(first), Some(last)) =
         (before.commands_processed.filter(|_| known), after.commands_processed.filter(|_| known))
@@ -82,14 +74,14 @@ pub fn counters_agree(
     };
     let tool = sent.iter().map(|sent| sent.count).sum();
     let server = last.saturating_sub(first);
-    if within(server, tool, TOTAL_TOLERANCE, in_flight.saturating_add(TOTAL_SLACK)) {
+    if within(server, tool, limits::TOTAL_DIFFERENCE, in_flight.saturating_add(limits::TOTAL_SLACK)) {
         Ok(Agreement::Total)
     } else {
         Err(Disagreement { what: "commands".to_owned(), server, tool })
     }
 }
 
-/// The counters of several servers as those of one. What identifies it is the
+/// The counters of several servers as those of one. It has the
 /// first one's `run_id`.
 pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> ServerCounters {
     let mut servers = servers.into_iter();
@@ -129,7 +121,7 @@ fn within(server: u64, tool: u64, tolerance: f64, more: u64) -> bool {
     server >= tool - difference && server <= tool + difference + more as f64
 }
 
-/// What several clients saw of one server as one look: before the load the
+/// What several clients read from one server as one reading: before the load the
 /// smallest of each count, after it the largest.
 pub fn joined<'a>(
     looks: impl Iterator<Item = &'a ServerCounters>,
@@ -152,8 +144,8 @@ pub fn joined<'a>(
 mod tests {
     use super::*;
     use crate::{
-        observed::CommandCounter,
-        result::{Failure, FailureStep, OperationResult, PodResult},
+        measured::observed::CommandCounter,
+        result::{Operation, PodResult},
     };
     use std::collections::BTreeMap;
 
@@ -164,22 +156,15 @@ mod tests {
     }
 
     fn result(operations: &[(&str, u64, u64)]) -> PodResult {
-        let failure = Failure {
-            step: FailureStep::Job,
-            message: String::new(),
-            exit_code: None,
-            signal: None,
-            last_lines: Vec::new(),
-        };
-        let mut result = PodResult::failed("phase", 1, "pod", failure);
+        let mut result = PodResult::default();
         result.operations = operations
             .iter()
-            .map(|(name, count, errors)| OperationResult {
-                operation: (*name).to_owned(),
-                commands: crate::commands::named(name).into_iter().collect(),
+            .map(|(name, count, errors)| Operation {
+                name: (*name).to_owned(),
+                commands: crate::judged::commands::named(name).into_iter().collect(),
                 count: *count,
                 errors: *errors,
-                ..OperationResult::default()
+                ..Operation::default()
             })
             .collect();
         result
@@ -302,7 +287,7 @@ mod tests {
         assert_eq!((sum.commands["set"].calls, sum.commands_processed), (3, Some(120)));
         assert_eq!((sum.errors["OOM"], sum.errors["ERR"], sum.evicted_keys), (3, 5, 4));
         assert_eq!(sum.run_id, "a");
-        // A shard that does not tell makes the total unknown, not smaller.
+        // A shard without the count makes the total unknown, not smaller.
         assert_eq!(summed([&first, &counters(&[], None)]).commands_processed, None);
         assert_eq!(summed([]), ServerCounters::default());
     }

@@ -1,7 +1,7 @@
 //! What a container and its machine used while a load ran: the evidence of what
 //! limited it, and of who disturbed it. Counters are differences over a window.
 
-use crate::observed::CgroupUsage;
+use crate::measured::observed::CgroupUsage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct ThreadUsage {
     pub name: String,
     /// CPU time, in seconds.
     pub cpu_seconds: f64,
-    /// Time in which it was ready to run and had no CPU, in seconds; 0 where the kernel does not tell.
+    /// Time in which it was ready to run and had no CPU, in seconds; 0 if the kernel does not report it.
     #[serde(default)]
     pub waiting_seconds: f64,
 }
@@ -24,7 +24,7 @@ pub struct ThreadUsage {
 pub struct HostUsage {
     /// Online CPUs.
     pub cpus: u32,
-    /// Their model; absent where the kernel does not tell.
+    /// Their model; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
     /// CPU time of processes, in the kernel and out of it, in seconds over all CPUs.
@@ -90,7 +90,7 @@ pub struct ContainerUsage {
     #[serde(default)]
     pub swapped_bytes: u64,
     /// The threads of its server or tool, the busiest first; empty where they were not
-    /// sampled: our own tools tell of their threads themselves.
+    /// sampled: our own tools report their threads themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<ThreadUsage>,
     /// The machine.

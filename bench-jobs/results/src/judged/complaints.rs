@@ -1,38 +1,35 @@
-//! What a server itself tells of its load beyond calls: requests that it answered
+//! What a server itself counts besides calls: requests that it answered
 //! with errors, and keys that it evicted. A tool may count both as operations. Pure.
 
-use crate::observed::ServerCounters;
+use super::limits;
+use crate::measured::observed::ServerCounters;
 use std::collections::BTreeMap;
 
-/// Error replies that are no failure: a client goes where they send it, or sends the script.
+/// Error replies that are not a failure: a client follows the redirection, or sends the script.
 const EXPECTED: [&str; 3] = ["MOVED", "ASK", "NOSCRIPT"];
-/// Commands by which clients introduce themselves and look around. Not every server
+/// Commands by which clients introduce themselves and discover the server. Not every server
 /// knows all of them, and none of them is load.
 const INTRODUCTIONS: [&str; 14] = [
     "acl", "auth", "client", "cluster", "command", "config", "debug", "hello", "info", "latency", "module",
     "readonly", "script", "select",
 ];
-/// Words of its introduction that a server may refuse of one connection, where it
-/// does not tell which commands failed.
-const REFUSED_PER_CONNECTION: u64 = 4;
-
 /// Error replies that a server gave while a load ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorReplies {
-    /// How many there were; 0 is none.
+    /// How many there were.
     pub count: u64,
-    /// The same by their first word, where the server tells; the words that clients expect are left out.
+    /// The same by their first word, if the server reports it; the words that clients expect are left out.
     pub kinds: BTreeMap<String, u64>,
 }
 
-/// The error replies between two looks at a server that were answers to load.
+/// The error replies between two readings of a server that were answers to load.
 ///
-/// Where the server tells of each command how often it failed, what clients say to
-/// introduce themselves is left out; where it tells the errors alone, a few of them
-/// for each connection are.
+/// If the server reports for each command how often it failed, the commands by which clients
+/// introduce themselves are left out; if it reports only errors, a few of them for each
+/// connection are.
 pub fn error_replies(before: &ServerCounters, after: &ServerCounters) -> ErrorReplies {
-    let told = |counters: &ServerCounters, kind: &str| counters.errors.get(kind).copied().unwrap_or(0);
-    let growth = after.errors.iter().map(|(kind, count)| (kind, count.saturating_sub(told(before, kind))));
+    let count = |counters: &ServerCounters, kind: &str| counters.errors.get(kind).copied().unwrap_or(0);
+    let growth = after.errors.iter().map(|(kind, grown)| (kind, grown.saturating_sub(count(before, kind))));
     let (expected, kinds): (BTreeMap<_, _>, BTreeMap<_, _>) = growth
         .filter(|(_, count)| *count > 0)
         .map(|(kind, count)| (kind.clone(), count))
@@ -46,17 +43,17 @@ pub fn error_replies(before: &ServerCounters, after: &ServerCounters) -> ErrorRe
     let attributed = sum(load).saturating_sub(expected.values().sum());
     let others = kinds.values().sum::<u64>().saturating_sub(attributed + sum(introductions));
     let connections = after.connections_received.saturating_sub(before.connections_received);
-    let others = if others > connections.saturating_mul(REFUSED_PER_CONNECTION) { others } else { 0 };
+    let others = if others > connections.saturating_mul(limits::REFUSED_PER_CONNECTION) { others } else { 0 };
     let count = attributed + others;
     ErrorReplies { count, kinds: if count > 0 { kinds } else { BTreeMap::new() } }
 }
 
-/// Keys evicted between two looks at a server.
+/// Keys evicted between two readings of a server.
 pub fn evicted_keys(before: &ServerCounters, after: &ServerCounters) -> u64 {
     after.evicted_keys.saturating_sub(before.evicted_keys)
 }
 
-/// Dragonfly tells whole sentences: `-MOVED 5 10.0.0.1`.
+/// Dragonfly counts by complete sentences: `-MOVED 5 10.0.0.1`.
 fn first_word(kind: &str) -> &str {
     kind.trim_start_matches('-').split_whitespace().next().unwrap_or_default()
 }
@@ -68,7 +65,7 @@ fn failures(counters: &ServerCounters, command: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observed::CommandCounter;
+    use crate::measured::observed::CommandCounter;
 
     fn look(failed: &[(&str, u64, u64)], errors: &[(&str, u64)], connections: u64) -> ServerCounters {
         let commands = failed.iter().map(|(name, failed, rejected)| {
@@ -89,9 +86,14 @@ mod tests {
             ("nothing happened", &[("get", 1, 2)], &[("ERR", 10)], 0),
             ("a command failed", &[("get", 4, 2)], &[("ERR", 10), ("WRONGTYPE", 3)], 3),
             ("a command was refused", &[("get", 1, 7)], &[("ERR", 10), ("OOM", 5)], 5),
-            ("a client asked what its server does not know", &[("client|setinfo", 9, 0)], &[("ERR", 19)], 0),
-            ("an old server tells no kinds", &[("get", 2, 2)], &[], 1),
-            ("a new server tells no commands: three connections", &[], &[("ERR", 22)], 0),
+            (
+                "a client sent a command that its server does not know",
+                &[("client|setinfo", 9, 0)],
+                &[("ERR", 19)],
+                0,
+            ),
+            ("an old server without kinds", &[("get", 2, 2)], &[], 1),
+            ("a new server without commands: three connections", &[], &[("ERR", 22)], 0),
             ("a command that the server does not know", &[], &[("ERR", 23)], 13),
             ("slots were found, and scripts sent", &[("get", 3, 5)], &[("MOVED", 2), ("NOSCRIPT", 3)], 0),
             ("Dragonfly's sentences", &[], &[("-MOVED 5 10.0.0.1", 99), ("syntax error", 50)], 50),
@@ -102,6 +104,6 @@ mod tests {
             assert_eq!(found.count, expected, "{sentence}: {found:?}");
         }
         let kinds = error_replies(&before, &look(&[("get", 1, 7)], &[("OOM", 5), ("ASK", 1)], 8)).kinds;
-        assert_eq!(kinds, BTreeMap::from([("OOM".to_owned(), 5)]), "told without those that clients expect");
+        assert_eq!(kinds, BTreeMap::from([("OOM".to_owned(), 5)]), "without those that clients expect");
     }
 }

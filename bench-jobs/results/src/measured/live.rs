@@ -1,6 +1,6 @@
-//! What a tool tells of its latencies while it runs: counts in a few buckets, which
-//! Prometheus keeps as a classic histogram. Pure. The bounds stand here alone; the
-//! BullMQ job, which is no Rust program, checks its own against this file.
+//! The latencies that a tool reports while it runs: counts in a few buckets, which
+//! Prometheus stores as a classic histogram. Pure. Only this file has the bounds; the
+//! BullMQ job, which is not a Rust program, checks its own against it.
 
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ impl LatencyCounts {
     }
 
     /// What a share of the latencies (from 0 to 1) stays below, in seconds, as exact as the
-    /// buckets: on a straight line within its own. `None` without latencies, and where it is
+    /// buckets: on a straight line within its own. `None` without latencies, and if it is
     /// slower than the last bound.
     pub fn quantile_seconds(&self, share: f64) -> Option<f64> {
         let wanted = share * self.count() as f64;
@@ -94,7 +94,7 @@ impl LatencyCounts {
         text
     }
 
-    /// Reads the values of both fields; `None` where there are more or fewer counts.
+    /// Reads the values of both fields; `None` if there are more or fewer counts.
     pub fn read(seconds: &str, counts: &str) -> Option<Self> {
         let counts: Vec<u64> = counts.split(',').map(|count| count.parse().ok()).collect::<Option<_>>()?;
         Some(Self { counts: counts.try_into().ok()?, seconds: seconds.parse().ok()? })
@@ -104,7 +104,7 @@ impl LatencyCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram;
+    use crate::measured::histogram;
     use proptest::prelude::*;
 
     #[test]
@@ -162,16 +162,16 @@ mod tests {
             }
             let counts = LatencyCounts::of(&histogram);
             prop_assert_eq!(counts.count(), micros.len() as u64);
-            for (bound, told) in BOUNDS_MICROS.iter().zip(counts.counts.iter().scan(0, |sum, n| { *sum += n; Some(*sum) })) {
+            for (bound, found) in BOUNDS_MICROS.iter().zip(counts.counts.iter().scan(0, |sum, n| { *sum += n; Some(*sum) })) {
                 // A histogram of three digits puts values together that are a thousandth apart.
                 let within = |limit: u64| micros.iter().filter(|value| **value <= limit).count() as u64;
-                prop_assert!(told >= within(bound - bound / 500) && told <= within(bound + bound / 500), "{bound}");
+                prop_assert!(found >= within(bound - bound / 500) && found <= within(bound + bound / 500), "{bound}");
             }
         }
     }
 
     #[test]
-    fn another_number_of_counts_is_no_account() {
+    fn another_number_of_counts_is_refused() {
         assert_eq!(LatencyCounts::read("1.5", "1,2,3"), None);
         assert_eq!(LatencyCounts::read("x", &["0"; BOUNDS + 1].join(",")), None);
     }

@@ -1,4 +1,4 @@
-//! How the figures of a run stand to its thresholds. Pure.
+//! Whether the figures of a run meet its thresholds. Pure.
 
 use crate::result::TOTAL;
 use dragstrip_crds::{
@@ -18,8 +18,9 @@ pub fn evaluate(thresholds: &[Threshold], declared: &[&str], phases: &[PhaseStat
             about.iter().map(|phase| row(index, threshold, phase, find(phases, phase))).collect();
         let unmeasured = |row: &ThresholdStatus| find(phases, &row.phase).is_none();
         let known = rows.iter().any(|row| row.value.is_some());
-        let kept = rows.into_iter().filter(|row| !known || row.value.is_some() || unmeasured(row));
-        kept.collect::<Vec<_>>()
+        rows.into_iter()
+            .filter(move |row| !known || row.value.is_some() || unmeasured(row))
+            .collect::<Vec<_>>()
     };
     thresholds.iter().enumerate().flat_map(of).collect()
 }
@@ -62,12 +63,12 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
     let (highest, lowest) = if only { (figure.high, figure.low) } else { (figure.mid, figure.mid) };
     let interval =
         if only { format!(" ({} to {})", short(figure.low), short(figure.high)) } else { String::new() };
-    let told = |limit: &Decimal| format!("{what} {}{interval}", distinct(figure.mid, limit.value()));
+    let value = |limit: &Decimal| format!("{what} {}{interval}", distinct(figure.mid, limit.value()));
     if let Some(minimum) = threshold.minimum.as_ref().filter(|minimum| highest < minimum.value()) {
-        return (false, format!("{} is below minimum {minimum}", told(minimum)));
+        return (false, format!("{} is below minimum {minimum}", value(minimum)));
     }
     if let Some(maximum) = threshold.maximum.as_ref().filter(|maximum| lowest > maximum.value()) {
-        return (false, format!("{} is above maximum {maximum}", told(maximum)));
+        return (false, format!("{} is above maximum {maximum}", value(maximum)));
     }
     let limits = [("minimum", &threshold.minimum), ("maximum", &threshold.maximum)];
     let limits: Vec<String> =
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_hardly_beyond_its_limit_is_told_to_the_last_digit() {
+    fn a_figure_that_is_hardly_beyond_its_limit_has_all_its_digits() {
         let phases = [phase("read", &[("TOTAL", 1.0, Some(1.200_04))])];
         let rows = evaluate(
             &thresholds(json!([{"metric": "P99Milliseconds", "maximum": "1.2"}])),

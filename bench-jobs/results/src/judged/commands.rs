@@ -1,7 +1,7 @@
-//! What a tool calls an operation and what a server counts are two names: which of
-//! the server's commands an operation sends, and how often. Pure.
+//! A tool and a server name the same work differently: which of the server's commands an
+//! operation sends, and how often. Pure.
 
-use crate::result::{OperationResult, PodResult};
+use crate::result::{Operation, PodResult};
 use std::collections::BTreeSet;
 
 /// The commands that Redis and its kin count, in lower case. Those of modules hold a point.
@@ -31,7 +31,7 @@ const COMMANDS: &str = "
 
 /// The command that a label of a tool begins with, in lower case: `mset` of `MSET (10 keys)`,
 /// `lrange` of `LRANGE_100 (first 100 elements)`, `get` of `GET#2`, `memory` of `MEMORY USAGE`.
-/// None where it names no command.
+/// `None` if it names no command.
 pub fn named(label: &str) -> Option<String> {
     let word = label.split_whitespace().next()?.to_lowercase();
     let word = word.split('#').next()?;
@@ -61,12 +61,12 @@ pub struct Sent {
 pub struct Account {
     /// No command is in two of them.
     sent: Vec<Sent>,
-    /// Operations that are no command of the server.
+    /// Operations that are not a command of the server.
     others: BTreeSet<String>,
 }
 
 impl Account {
-    /// What one client sent: as its tool tells, or else by its operations.
+    /// What one client sent: by its tool's own count, or else by its operations.
     pub fn of(result: &PodResult) -> Self {
         let mut account = Self::default();
         for (command, count) in &result.commands {
@@ -80,9 +80,9 @@ impl Account {
         account
     }
 
-    fn add_operation(&mut self, operation: &OperationResult) {
+    fn add_operation(&mut self, operation: &Operation) {
         if operation.commands.is_empty() {
-            self.others.insert(operation.operation.clone());
+            self.others.insert(operation.name.clone());
         } else {
             self.add(operation.commands.iter().cloned().collect(), operation.count + operation.errors);
         }

@@ -1,18 +1,12 @@
 //! Checks of the load itself: its window, its course, its rate. Pure.
 
-use super::{Evidence, Found, percent, unless};
+use super::evidence::{Evidence, Found, percent, unless};
 use crate::{
+    judged::limits,
+    measured::{operation::added_seconds, statistics::slope},
     result::{PodResult, in_flight},
-    statistics::slope,
 };
 use dragstrip_crds::workload::ToolSpec;
-
-/// Whole seconds from which on a trend can be told from noise.
-const LEAST_SECONDS: usize = 8;
-/// How sure it must be that throughput has a trend at all.
-const TREND_SIGNIFICANCE: f64 = 0.01;
-/// Share of its declared duration that a load must have run.
-const OF_DECLARED: f64 = 0.95;
 
 /// The clients started further apart than `limit` seconds.
 pub(super) fn start_skew(evidence: &Evidence, limit: f64) -> Found {
@@ -49,42 +43,38 @@ pub(super) fn short_window(evidence: &Evidence, limit: f64) -> Found {
     }
     let by_the_clock = matches!(evidence.tool, ToolSpec::Loadgen(_) | ToolSpec::Memtier(_));
     let declared = evidence.tool.planned_seconds().filter(|_| by_the_clock).unwrap_or(0.0);
-    unless(seconds >= OF_DECLARED * declared, || {
+    unless(seconds >= limits::OF_DECLARED * declared, || {
         format!("it was measured for {seconds:.2} s of the declared {declared} s")
     })
 }
 
 /// Operations of all clients in each whole second of the common window. The clients
-/// start within milliseconds of each other: each one's seconds count as the others'. None
-/// where a tool does not tell its seconds.
+/// start within milliseconds of each other: each one's seconds count as the others'. `None`
+/// if a tool does not report its seconds.
 fn per_second(pods: &[PodResult], window_seconds: f64) -> Option<Vec<f64>> {
-    let of_pod = |pod: &PodResult| -> Vec<u64> {
-        if !pod.per_second.is_empty() {
-            return pod.per_second.clone();
-        }
-        let longest = pod.operations.iter().map(|row| row.per_second.len()).max().unwrap_or(0);
-        let in_second = |second| pod.operations.iter().filter_map(|row| row.per_second.get(second)).sum();
-        (0..longest).map(in_second).collect()
+    let of_pod = |pod: &PodResult| match pod.per_second.as_slice() {
+        [] => added_seconds(pod.operations.iter().map(|row| row.per_second.as_slice())),
+        own => own.to_vec(),
     };
     let series: Vec<Vec<u64>> = pods.iter().map(of_pod).collect();
     let least = series.iter().map(Vec::len).min().filter(|least| *least > 0)?;
-    let whole = (0..least).take_while(|second| (second + 1) as f64 <= window_seconds);
-    Some(whole.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect())
+    let complete = (0..least).take_while(|second| (second + 1) as f64 <= window_seconds);
+    Some(complete.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect())
 }
 
 /// Throughput rose or fell by more than `limit` of its mean from begin to end, and not by chance.
 pub(super) fn not_steady(evidence: &Evidence, limit: f64) -> Found {
     let Some(series) = per_second(&evidence.result.pods, evidence.result.window_seconds) else {
-        return Found::NotMade("the tool does not tell its operations of each second");
+        return Found::NotMade("the tool does not report its operations of each second");
     };
-    if series.len() < LEAST_SECONDS {
-        return Found::NotMade("fewer than 8 whole seconds were measured");
+    if series.len() < limits::TREND_SECONDS {
+        return Found::NotMade("fewer than 8 complete seconds were measured");
     }
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     // Seconds that do not differ have no slope.
     let Some((slope, chance)) = slope(&series).filter(|_| mean > 0.0) else { return Found::Good };
     let trend = slope * (series.len() - 1) as f64 / mean;
-    unless(trend.abs() <= limit || chance > TREND_SIGNIFICANCE, || {
+    unless(trend.abs() <= limit || chance > limits::TREND_SIGNIFICANCE, || {
         let direction = if trend < 0.0 { "fell" } else { "rose" };
         format!(
             "throughput {direction} by {} over {} s (limit {}): warm up longer, or look for what changed",
@@ -106,19 +96,20 @@ fn closed_loop(evidence: &Evidence) -> bool {
 
 /// Little's law: throughput times mean latency is the mean number of requests in flight,
 /// which cannot be more than connections times pipeline depth, nor, without pipelining, less:
-/// then some of the time is in no latency, such as that of a client that came late to its replies.
+/// then some of the time is in no latency, such as that of a client that read its replies late.
 pub(super) fn little_law(evidence: &Evidence, limit: f64) -> Found {
     if !closed_loop(evidence) {
         return Found::Pointless;
     }
     let pods = &evidence.result.pods;
     let most: u64 = pods.iter().map(|pod| in_flight(pod.tool.connections, pod.tool.pipeline, 1)).sum();
-    let mean = evidence.result.total().and_then(|total| Some((total, total.latency_milliseconds.mean?)));
-    let Some((total, mean)) = mean.filter(|_| most > 0) else {
+    let total = evidence.result.total();
+    let figures = total.and_then(|total| total.operations_per_second.zip(total.latency_milliseconds.mean));
+    let Some((rate, mean)) = figures.filter(|_| most > 0) else {
         return Found::NotMade("connections or mean latency are not known");
     };
     let clustered = pods.iter().filter_map(|pod| pod.server.as_ref()).any(|server| !server.shards.is_empty());
-    let ratio = total.operations_per_second * mean / 1e3 / most as f64;
+    let ratio = rate * mean / 1e3 / most as f64;
     // In a cluster connections are one to each shard, and a batch is answered one by one.
     let least = if clustered || pods.iter().any(|pod| pod.tool.pipeline > 1) { 0.0 } else { 1.0 - limit };
     let highest = if clustered { f64::INFINITY } else { 1.0 + limit };

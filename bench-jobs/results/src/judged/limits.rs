@@ -1,0 +1,62 @@
+//! Every limit of the checks, with its reason. docs/verdicts.md says more of those that
+//! `spec.requirements` can replace.
+
+/// Start skew: one second of a load of ten is a tenth of the time without all clients.
+pub const START_SKEW_SECONDS: f64 = 1.0;
+/// Common window as a share of the longest client's: counts are of all of it, rates of the common part.
+pub const OVERLAP: f64 = 0.95;
+/// Shortest window: below it, starting and stopping are a visible part.
+pub const WINDOW_SECONDS: f64 = 3.0;
+/// Share of its declared duration that a load must have run.
+pub const OF_DECLARED: f64 = 0.95;
+/// Change of throughput from begin to end, as a share of its mean.
+pub const TREND: f64 = 0.1;
+/// Chance below which a trend is not noise.
+pub const TREND_SIGNIFICANCE: f64 = 0.01;
+/// Complete seconds from which on a trend can be distinguished from noise.
+pub const TREND_SECONDS: usize = 8;
+/// Distance of throughput times latency from the requests in flight (Little's law), as a share.
+pub const LITTLES_LAW: f64 = 0.1;
+/// 99th percentile of how late an open loop's requests are sent.
+pub const SCHEDULE_LAG_SECONDS: f64 = 0.001;
+/// Share of an open loop's requests that the server must have answered.
+pub const ANSWERED: f64 = 0.99;
+/// How much longer than declared an open loop may take with which the server keeps up.
+pub const LONGER: f64 = 1.05;
+/// Share of the time from which on a thread is used up: what is left is lost to waking up and
+/// going to sleep.
+pub const BUSY: f64 = 0.85;
+/// Share of the window in which a CPU limit holds a container back: the kernel stops it for up to
+/// 100 ms at a time, which shows in percentiles first.
+pub const THROTTLED: f64 = 0.01;
+/// Share of a machine's CPU time that the hypervisor gives to others.
+pub const STEAL: f64 = 0.02;
+/// Share of a machine's CPUs that neither clients nor servers of the run use.
+pub const FOREIGN_LOAD: f64 = 0.1;
+/// Page faults per second for which a disk is read.
+pub const PAGE_FAULTS_PER_SECOND: f64 = 10.0;
+/// Coefficient of variation of repetitions above which their mean says little.
+pub const VARIANCE: f64 = 0.05;
+/// Repetitions from which on their spread says anything.
+pub const LEAST_REPETITIONS: u32 = 3;
+
+/// Share of its CPU limit from which on a container is at it.
+pub const AT_CPU_LIMIT: f64 = 0.9;
+/// Share of the time for which its CPU limit holds a container back that is at it.
+pub const HELD_BACK: f64 = 0.05;
+/// Share of the mean latency from which on the network is most of it.
+pub const MOSTLY_NETWORK: f64 = 0.5;
+/// Share of TCP segments sent again from which on the network loses too many.
+pub const RETRANSMITTED: f64 = 0.01;
+/// Share of memtier's rate limit from which on the limit is what limits: it sends in small steps.
+pub const AT_MEMTIERS_RATE: f64 = 0.95;
+
+/// Difference between the server's count of a command and the tool's, as a share.
+pub const COUNT_DIFFERENCE: f64 = 0.001;
+/// The same if the server counts only all commands together.
+pub const TOTAL_DIFFERENCE: f64 = 0.01;
+/// Commands besides the load's that such a total may hold: handshakes, probes, INFO.
+pub const TOTAL_SLACK: u64 = 1000;
+/// Error replies to the introduction of one connection, if the server does not report which
+/// commands failed.
+pub const REFUSED_PER_CONNECTION: u64 = 4;

@@ -1,0 +1,147 @@
+//! What the checks of one repetition look at, and what a check comes to.
+
+use crate::{
+    measured::usage::{ContainerUsage, HostUsage, ThreadUsage},
+    result::{NodeRecord, PodResult, RepetitionResult},
+};
+use dragstrip_crds::workload::ToolSpec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a check came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing wrong.
+    Good,
+    /// The evidence against the number, as one sentence.
+    Bad(String),
+    /// It could not be made, and why.
+    NotMade(&'static str),
+    /// There is nothing to check, such as the clients' start with one client.
+    Pointless,
+}
+
+/// `bad` as evidence unless the number is `good`.
+pub(super) fn unless(good: bool, bad: impl FnOnce() -> String) -> Found {
+    if good { Found::Good } else { Found::Bad(bad()) }
+}
+
+/// A share from 0 to 1 for people.
+pub(super) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.abs() < 10.0 && percent != 0.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// Share of the time in which a thread had work, from 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Busy {
+    /// The thread and its owner.
+    pub name: String,
+    /// The share.
+    pub share: f64,
+}
+
+/// How busy a machine's CPUs were, and with whom.
+pub(super) struct Machine<'a> {
+    /// The nodes that run on it.
+    pub nodes: BTreeSet<&'a str>,
+    pub host: &'a HostUsage,
+    pub seconds: f64,
+    /// CPUs that our clients and servers on it used.
+    pub own_cpus: f64,
+}
+
+/// What was recorded, and the tool that loaded.
+pub(super) struct Evidence<'a> {
+    pub result: &'a RepetitionResult,
+    pub tool: &'a ToolSpec,
+}
+
+impl<'a> Evidence<'a> {
+    /// What each client used, with its name.
+    pub fn clients(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
+        self.result.pods.iter().map(|pod| (pod.pod.as_str(), &pod.client))
+    }
+
+    /// What each server used, with its name.
+    pub fn servers(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
+        self.result.servers.iter().map(|server| (server.server.as_str(), &server.usage))
+    }
+
+    /// What each pod used, with its name.
+    pub fn usages(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
+        self.clients().chain(self.servers())
+    }
+
+    /// The load threads of all clients, the busiest first.
+    pub fn client_threads(&self) -> Vec<Busy> {
+        sorted(self.result.pods.iter().flat_map(load_threads).collect())
+    }
+
+    /// The threads of all servers, the busiest first.
+    pub fn server_threads(&self) -> Vec<Busy> {
+        sorted(self.servers().flat_map(|(name, usage)| threads_of(usage, usage.seconds, name)).collect())
+    }
+
+    fn node(&self, name: &str) -> Option<&'a NodeRecord> {
+        self.result.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The machine of the node called `name`.
+    pub fn machine_of(&self, name: &'a str) -> &'a str {
+        self.node(name).map_or(name, NodeRecord::machine)
+    }
+
+    /// Whether a server of the target runs on one of `nodes`.
+    pub fn serves(&self, nodes: &BTreeSet<&str>) -> bool {
+        nodes.iter().any(|name| self.node(name).is_some_and(|node| node.serves))
+    }
+
+    /// Every machine whose CPU time is known.
+    pub fn machines(&self) -> Vec<Machine<'a>> {
+        let clients = self.result.pods.iter().filter_map(|pod| Some((pod.node.as_deref()?, &pod.client)));
+        let servers = self.result.servers.iter().filter_map(|one| Some((one.node.as_deref()?, &one.usage)));
+        let mut machines: BTreeMap<&str, Machine<'a>> = BTreeMap::new();
+        for (node, usage) in clients.chain(servers) {
+            let Some(host) = usage.host.as_ref().filter(|host| usage.seconds > 0.0 && host.cpus > 0) else {
+                continue;
+            };
+            let (nodes, seconds) = (BTreeSet::new(), usage.seconds);
+            let machine = machines.entry(self.machine_of(node));
+            let machine = machine.or_insert(Machine { nodes, host, seconds, own_cpus: 0.0 });
+            machine.nodes.insert(node);
+            machine.own_cpus += usage.cpu_seconds / usage.seconds;
+        }
+        machines.into_values().collect()
+    }
+}
+
+/// The threads in `usage` of `owner`, over `seconds`.
+fn threads_of(usage: &ContainerUsage, seconds: f64, owner: &str) -> Vec<Busy> {
+    let busy = |thread: &ThreadUsage| Busy {
+        name: format!("{} of {owner}", thread.name),
+        // One that is ready and has no CPU has work to do as well.
+        share: ((thread.cpu_seconds + thread.waiting_seconds) / seconds).min(1.0),
+    };
+    if seconds > 0.0 { usage.threads.iter().map(busy).collect() } else { Vec::new() }
+}
+
+/// The load threads of `pod`, as its runner sampled them or as the tool itself reports them.
+fn load_threads(pod: &PodResult) -> Vec<Busy> {
+    // memtier ends up to a second after its load.
+    let sampled = threads_of(&pod.client, pod.client.seconds.min(pod.window.seconds), &pod.pod);
+    if !sampled.is_empty() || pod.window.seconds <= 0.0 {
+        return sampled;
+    }
+    let workers = pod.workers.iter().filter(|worker| worker.cpu_seconds > 0.0);
+    workers
+        .map(|worker| Busy {
+            name: format!("{} {} of {}", worker.role, worker.index, pod.pod),
+            share: (worker.cpu_seconds / pod.window.seconds).min(1.0),
+        })
+        .collect()
+}
+
+fn sorted(mut threads: Vec<Busy>) -> Vec<Busy> {
+    threads.sort_by(|one, other| other.share.total_cmp(&one.share));
+    threads
+}

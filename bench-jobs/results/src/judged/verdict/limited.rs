@@ -1,0 +1,127 @@
+//! What kept throughput from being higher. Pure.
+
+use super::evidence::{Busy, Evidence, percent};
+use crate::{judged::limits, measured::usage::ContainerUsage};
+use dragstrip_crds::{
+    run::{LimitedBy, Limiter},
+    units::thousands,
+    workload::ToolSpec,
+};
+
+/// How near its end something was, from 0 to 1, with the evidence.
+struct Utilisation {
+    share: f64,
+    evidence: String,
+}
+
+/// The busiest of `threads`, and how the others were. Sorted, the busiest first.
+fn of_threads(what: &str, threads: &[Busy]) -> Option<Utilisation> {
+    let busiest = threads.first()?;
+    let hot = threads.iter().take_while(|thread| thread.share >= limits::BUSY).count();
+    let evidence = match (threads.len(), hot) {
+        (1, _) => format!("{what} thread {} at {}", busiest.name, percent(busiest.share)),
+        (all, 2..) => {
+            let least = percent(threads[hot - 1].share);
+            format!("{hot} of {all} {what} threads at {least} or more, such as {}", busiest.name)
+        }
+        (all, _) => format!(
+            "{what} thread {} at {}, the other {} at {} at most",
+            busiest.name,
+            percent(busiest.share),
+            all - 1,
+            percent(threads[1].share)
+        ),
+    };
+    Some(Utilisation { share: busiest.share, evidence })
+}
+
+/// A container that its CPU limit holds back: used up, however idle each thread looks.
+fn of_limit(what: &str, name: &str, usage: &ContainerUsage) -> Option<Utilisation> {
+    let limit = usage.cpu_limit.filter(|_| usage.seconds > 0.0)?;
+    let (used, held) = (usage.cpu_seconds / usage.seconds, usage.throttled_seconds / usage.seconds);
+    (used >= limits::AT_CPU_LIMIT * limit || held >= limits::HELD_BACK).then(|| Utilisation {
+        share: 1.0,
+        evidence: format!(
+            "{what} {name} used {used:.2} CPUs of its limit of {limit}, which held it back for {} of the time",
+            percent(held)
+        ),
+    })
+}
+
+/// The fuller of a side's CPU limit and its threads.
+fn side<'a>(
+    what: (&str, &str),
+    mut usages: impl Iterator<Item = (&'a str, &'a ContainerUsage)>,
+    threads: &[Busy],
+) -> Option<Utilisation> {
+    let limit = usages.find_map(|(name, usage)| of_limit(what.0, name, usage));
+    // Of two that are as full the last counts.
+    [of_threads(what.1, threads), limit].into_iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// That the load reached a rate that it set itself.
+fn rate(evidence: &Evidence) -> Option<String> {
+    if let Some(schedule) = &evidence.result.schedule {
+        let followed = schedule.unanswered == 0
+            && schedule.answered as f64 >= limits::ANSWERED * schedule.scheduled as f64;
+        // Rates are whole numbers far below 2^63.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let rate = thousands(schedule.operations_per_second as u64);
+        return followed
+            .then(|| format!("the load asks for {rate} operations per second, and the server kept up"));
+    }
+    let ToolSpec::Memtier(spec) = evidence.tool else { return None };
+    let connections: u64 = evidence.result.pods.iter().map(|pod| pod.tool.connections).sum();
+    let allowed = spec.rate_limit? as f64 * connections as f64;
+    let reached = evidence.result.total()?.operations_per_second?;
+    (reached >= limits::AT_MEMTIERS_RATE * allowed).then(|| {
+        format!("rateLimit allows {allowed:.0} operations per second over {connections} connections")
+    })
+}
+
+/// That the way between the pods is most of the latency, or loses what is sent.
+fn network(evidence: &Evidence) -> Option<String> {
+    let way = evidence.clients().filter_map(|(_, usage)| usage.round_trip.as_ref());
+    let median = way.filter(|way| way.samples > 0).map(|way| way.median_milliseconds).reduce(f64::max);
+    let latency = evidence.result.total().and_then(|total| total.latency_milliseconds.mean);
+    if let (Some(median), Some(latency)) = (median, latency)
+        && median >= limits::MOSTLY_NETWORK * latency
+    {
+        return Some(format!(
+            "the way to the server's pod and back took {median:.3} ms of a mean latency of {latency:.3} ms: more connections or a deeper pipeline would bring more"
+        ));
+    }
+    let lossy = evidence.usages().filter_map(|(name, usage)| {
+        let network = usage.network.as_ref().filter(|network| network.sent_segments > 0)?;
+        Some((name, network.retransmitted_segments as f64 / network.sent_segments as f64))
+    });
+    let (name, share) = lossy.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    (share >= limits::RETRANSMITTED).then(|| format!("{name} sent {} of its segments again", percent(share)))
+}
+
+/// What limited the throughput, with the evidence.
+pub(super) fn by(evidence: &Evidence) -> LimitedBy {
+    if let Some(evidence) = rate(evidence) {
+        return LimitedBy { by: Limiter::Rate, evidence };
+    }
+    let server = side(("server", "server"), evidence.servers(), &evidence.server_threads());
+    let client = side(("client", "load"), evidence.clients(), &evidence.client_threads());
+    let unobserved = server.is_none().then_some("the server was not observed");
+    let sides = [&server, &client].into_iter().flatten().map(|side| side.evidence.as_str());
+    let mut reasons = sides.chain(unobserved).collect::<Vec<_>>().join("; ");
+    let used_up =
+        |side: Option<&Utilisation>| side.map(|side| side.share).filter(|share| *share >= limits::BUSY);
+    let by = match (used_up(server.as_ref()), used_up(client.as_ref())) {
+        (Some(server), Some(client)) if client > server => Limiter::Client,
+        (Some(_), _) => Limiter::Server,
+        (None, Some(_)) => Limiter::Client,
+        (None, None) => match network(evidence) {
+            Some(network) => {
+                reasons = format!("{network}; {reasons}");
+                Limiter::Network
+            }
+            None => Limiter::NothingFound,
+        },
+    };
+    LimitedBy { by, evidence: reasons }
+}

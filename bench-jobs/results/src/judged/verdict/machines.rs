@@ -1,0 +1,191 @@
+//! Checks of the machines: who used their CPUs, memory and network, and where the pods were. Pure.
+
+use super::{
+    evidence::{Evidence, Found, Machine, percent, unless},
+    placed,
+};
+use crate::{measured::usage::ContainerUsage, result::NodeRecord};
+use dragstrip_crds::run::CheckName;
+use std::collections::{BTreeMap, BTreeSet};
+
+const NO_HOST: &str = "the machines' CPU time is not known";
+const NO_SERVER: &str = "what the server used is not known";
+const NO_NODE: &str = "the server's node is not known";
+
+/// What has the largest share; `None` without any.
+fn worst<T>(shares: impl Iterator<Item = (T, f64)>) -> Option<(T, f64)> {
+    shares.max_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+fn joined(names: &BTreeSet<&str>) -> String {
+    names.iter().copied().collect::<Vec<_>>().join(", ")
+}
+
+/// A load thread of a client was busy for more than `limit` of the time: latencies then
+/// contain its own queue, and it could not have sent more load.
+pub(super) fn client_saturated(evidence: &Evidence, limit: f64) -> Found {
+    let threads = evidence.client_threads();
+    let Some(busiest) = threads.first() else {
+        return Found::NotMade("the CPU time of the tool's threads is not known");
+    };
+    unless(busiest.share <= limit, || {
+        let above = threads.iter().filter(|thread| thread.share > limit).count();
+        format!(
+            "load thread {} was busy for {} of the time ({above} of {} threads above the limit of {}): give the clients more threads, CPUs or pods",
+            busiest.name,
+            percent(busiest.share),
+            threads.len(),
+            percent(limit)
+        )
+    })
+}
+
+fn throttled<'a>(usages: impl Iterator<Item = (&'a str, &'a ContainerUsage)>, limit: f64) -> Found {
+    let measured = usages.filter(|(_, usage)| usage.seconds > 0.0);
+    let shares = measured.map(|(name, usage)| (name, usage.throttled_seconds / usage.seconds));
+    let Some((name, share)) = worst(shares) else {
+        return Found::NotMade("what the container used is not known");
+    };
+    unless(share <= limit, || {
+        let (share, limit) = (percent(share), percent(limit));
+        format!("the CPU limit of {name} held it back for {share} of the time (limit {limit})")
+    })
+}
+
+/// A client's CPU limit held it back for more than `limit` of the window.
+pub(super) fn client_throttled(evidence: &Evidence, limit: f64) -> Found {
+    throttled(evidence.clients(), limit)
+}
+
+/// The server's CPU limit held it back for more than `limit` of the window.
+pub(super) fn server_throttled(evidence: &Evidence, limit: f64) -> Found {
+    if evidence.result.servers.is_empty() {
+        return Found::NotMade(NO_SERVER);
+    }
+    throttled(evidence.servers(), limit)
+}
+
+/// The hypervisor gave more than `limit` of a machine's CPU time to others.
+pub(super) fn steal(evidence: &Evidence, limit: f64) -> Found {
+    let shares = evidence.machines().into_iter().map(|machine| {
+        let all = machine.seconds * f64::from(machine.host.cpus);
+        (machine.nodes, machine.host.steal_seconds / all)
+    });
+    let Some((nodes, share)) = worst(shares) else {
+        return Found::NotMade(NO_HOST);
+    };
+    unless(share <= limit, || {
+        let (share, limit) = (percent(share), percent(limit));
+        format!("the hypervisor gave {share} of the CPU time of {} to others (limit {limit})", joined(&nodes))
+    })
+}
+
+/// Others than this run's clients and servers used more than `limit` of a machine's CPUs.
+pub(super) fn foreign_load(evidence: &Evidence, limit: f64) -> Found {
+    let machines = evidence.machines();
+    if machines.is_empty() {
+        return Found::NotMade(NO_HOST);
+    }
+    // A server whose use is unknown would count as a stranger beside its clients.
+    let known = |machine: &Machine| !evidence.serves(&machine.nodes) || !evidence.result.servers.is_empty();
+    let foreign =
+        |machine: &Machine| (machine.host.busy_seconds / machine.seconds - machine.own_cpus).max(0.0);
+    let shares = machines.iter().filter(|machine| known(machine));
+    let shares = shares.map(|machine| (machine, foreign(machine) / f64::from(machine.host.cpus)));
+    let Some((machine, share)) = worst(shares) else { return Found::NotMade(NO_SERVER) };
+    unless(share <= limit, || {
+        format!(
+            "others used {:.2} of the {} CPUs of {} while the load ran (limit {})",
+            foreign(machine),
+            machine.host.cpus,
+            joined(&machine.nodes),
+            percent(limit)
+        )
+    })
+}
+
+/// A container read memory back from disk more than `limit` times a second, or was swapped.
+pub(super) fn memory_pressure(evidence: &Evidence, limit: f64) -> Found {
+    let measured: Vec<_> = evidence.usages().filter(|(_, usage)| usage.seconds > 0.0).collect();
+    if let Some((name, usage)) = measured.iter().find(|(_, usage)| usage.swapped_bytes > 0) {
+        return Found::Bad(format!("{} bytes of {name} went into swap", usage.swapped_bytes));
+    }
+    let rates = measured.iter().map(|(name, usage)| (name, usage.major_page_faults as f64 / usage.seconds));
+    let Some((name, rate)) = worst(rates) else {
+        return Found::NotMade("what the containers used is not known");
+    };
+    unless(rate <= limit, || {
+        format!("{name} read memory back from disk {rate:.0} times a second (limit {limit})")
+    })
+}
+
+/// The cloud held back more than `limit` packets of a pod's machine.
+// The limit is a number of packets.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(super) fn allowance_exceeded(evidence: &Evidence, limit: f64) -> Found {
+    let networks = evidence.usages().filter_map(|(name, usage)| Some((name, usage.network.as_ref()?)));
+    let counters = networks.flat_map(|(name, network)| {
+        network.allowance_exceeded.iter().map(move |(counter, packets)| (name, counter, *packets))
+    });
+    let Some((name, counter, packets)) = counters.max_by_key(|(_, _, packets)| *packets) else {
+        return Found::Pointless;
+    };
+    unless(packets <= limit as u64, || {
+        format!("{counter} of {name} counted {packets} packets: the machine's network was the limit")
+    })
+}
+
+/// Clients and server were on one machine.
+pub(super) fn shared_node(evidence: &Evidence, _: f64) -> Found {
+    let nodes: Vec<&NodeRecord> = evidence.result.nodes.iter().collect();
+    if !nodes.iter().any(|node| node.serves) || !nodes.iter().any(|node| node.loads) {
+        return Found::NotMade(NO_NODE);
+    }
+    let shared: BTreeSet<&str> = placed::shared(&nodes).iter().map(|node| node.name.as_str()).collect();
+    unless(shared.is_empty(), || match shared.len() {
+        1 => format!("clients and server shared node {}: each took CPU time from the other", joined(&shared)),
+        _ => format!("the nodes {} are one machine, which clients and server shared", joined(&shared)),
+    })
+}
+
+/// Clients and server are not in one zone and placement group, or the clients' machines
+/// have fewer CPUs than the server has threads.
+pub(super) fn placement(evidence: &Evidence, _: f64) -> Found {
+    if !evidence.result.nodes.iter().any(|node| node.serves) {
+        return Found::NotMade(NO_NODE);
+    }
+    let kinds = [(CheckName::SameZone, "zones"), (CheckName::SamePlacementGroup, "placement groups")];
+    let placed = placed::of_nodes(&evidence.result.nodes, None);
+    let of = |check| placed.iter().find(|one| one.check == check);
+    let apart = kinds.iter().find_map(|(check, what)| {
+        let placed = of(*check).filter(|one| one.holds == Some(false))?;
+        Some(format!("the nodes are in different {what}: {}", placed.message))
+    });
+    match apart.or_else(|| weaker(evidence)) {
+        Some(found) => Found::Bad(found),
+        None if kinds.iter().all(|(check, _)| of(*check).is_none_or(|one| one.holds.is_none())) => {
+            Found::NotMade("the nodes have no labels of a zone or a placement group")
+        }
+        None => Found::Good,
+    }
+}
+
+/// That the clients have fewer CPUs than the server has threads.
+fn weaker(evidence: &Evidence) -> Option<String> {
+    let pods = &evidence.result.pods;
+    let mut of_machines: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for pod in pods {
+        let cpus = f64::from(pod.client.host.as_ref()?.cpus);
+        let wanted = pod.client.cpu_limit.unwrap_or(cpus);
+        let machine = of_machines.entry(evidence.machine_of(pod.node.as_deref()?)).or_insert((cpus, 0.0));
+        machine.1 += wanted;
+    }
+    let cpus: f64 = of_machines.values().map(|(there, wanted)| there.min(*wanted)).sum();
+    let server = pods.first()?.server.as_ref()?;
+    let threads = f64::from(server.truth.threads?) * server.shards.len().max(1) as f64;
+    (cpus < threads).then(|| {
+        format!(
+            "the clients have {cpus} CPUs, the server's threads are {threads}: give the clients the stronger machines"
+        )
+    })
+}
