@@ -139,8 +139,8 @@ fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRe
     let all = servers.saturating_mul(threads(spec)).saturating_mul(1000);
     let beside = OBSERVER_MILLI_CPUS + DAEMONS_MILLI_CPUS;
     let fits = |cpus: f64| all.saturating_add(beside) as f64 <= cpus * 1000.0;
-    let complete = spec.cpu.exclusive || most_cpus.is_some_and(fits);
-    let requested = if complete { all } else { but_one(all) };
+    let exclusive = spec.cpu.exclusive || most_cpus.is_some_and(fits);
+    let requested = if exclusive { all } else { but_one(all) };
     let limits = amounts(all / servers, needed_memory(spec));
     let requests = amounts(requested / servers, needed_memory(spec));
     ResourceRequirements { requests: Some(requests), limits: Some(limits), ..ResourceRequirements::default() }

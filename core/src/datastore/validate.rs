@@ -126,7 +126,7 @@ pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<V
     })
 }
 
-/// Checks the whole declaration against its engine.
+/// Checks the complete declaration against its engine.
 pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
     let spec = &datastore.spec;
     if let Some(complaint) = engines::rules(spec.engine).refuse(spec) {

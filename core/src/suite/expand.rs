@@ -125,62 +125,45 @@ fn combinations(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = (usize, Vec<u
     })
 }
 
-/// An exclusion by the places of what it names.
-struct Excluded {
-    variant: Option<usize>,
-    values: Vec<(usize, usize)>,
-}
-
-impl Excluded {
-    fn leaves_out(&self, variant: usize, values: &[usize]) -> bool {
-        self.variant.is_none_or(|named| named == variant)
-            && self.values.iter().all(|(axis, value)| values.get(*axis) == Some(value))
-    }
-}
-
-/// Where `exclusion` finds what it names, or which name is not there.
-fn resolve(exclusion: &Exclusion, spec: &BenchmarkSuiteSpec) -> Result<Excluded, String> {
-    let variant = exclusion.variant.as_ref().map(|name| {
-        let place = spec.variants.iter().position(|variant| variant.name == *name);
-        place.ok_or_else(|| format!("there is no variant {name:?}"))
-    });
-    let find = |(axis, value): (&String, &String)| {
-        let place = spec.axes.iter().position(|one| one.name == *axis);
-        let place = place.ok_or_else(|| format!("there is no axis {axis:?}"))?;
-        let values = &spec.axes[place].values;
-        let names: Vec<String> = values.iter().filter_map(display_name).collect();
-        let found = values.iter().position(|one| display_name(one).as_ref() == Some(value));
-        let absent =
-            || format!("axis {axis:?} has no value {value:?}; its values are called {}", names.join(", "));
-        Ok((place, found.ok_or_else(absent)?))
+/// The combinations that no exclusion of `spec` leaves out.
+fn included(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = (usize, Vec<usize>)> {
+    let names: Vec<Vec<_>> =
+        spec.axes.iter().map(|axis| axis.values.iter().map(display_name).collect()).collect();
+    let leaves_out = move |exclusion: &Exclusion, variant: usize, values: &[usize]| {
+        let has = |(name, value): (&String, &String)| {
+            let mut places = spec.axes.iter().zip(&names).zip(values);
+            places.any(|((axis, names), place)| axis.name == *name && names[*place].as_ref() == Some(value))
+        };
+        exclusion.variant.as_ref().is_none_or(|name| spec.variants[variant].name == *name)
+            && exclusion.values.iter().all(has)
     };
-    let values = exclusion.values.iter().map(find).collect::<Result<_, String>>()?;
-    Ok(Excluded { variant: variant.transpose()?, values })
+    combinations(spec).filter(move |(variant, values)| {
+        !spec.exclude.iter().any(|exclusion| leaves_out(exclusion, *variant, values))
+    })
 }
 
-/// The exclusions, and what is wrong with them.
-fn exclusions(spec: &BenchmarkSuiteSpec) -> (Vec<Excluded>, Vec<String>) {
-    let (mut found, mut problems) = (Vec::new(), Vec::new());
-    for (index, exclusion) in spec.exclude.iter().enumerate() {
-        match resolve(exclusion, spec) {
-            Ok(excluded) => found.push(excluded),
-            Err(why) => problems.push(format!("spec.exclude[{index}] leaves nothing out: {why}")),
-        }
+/// Which name in `exclusion` does not exist.
+fn unmatched(exclusion: &Exclusion, spec: &BenchmarkSuiteSpec) -> Option<String> {
+    let exists = |name: &str| spec.variants.iter().any(|variant| variant.name == name);
+    if let Some(name) = exclusion.variant.as_deref().filter(|name| !exists(name)) {
+        return Some(format!("there is no variant {name:?}"));
     }
-    (found, problems)
+    exclusion.values.iter().find_map(|(name, value)| {
+        let Some(axis) = spec.axes.iter().find(|axis| axis.name == *name) else {
+            return Some(format!("there is no axis {name:?}"));
+        };
+        let names: Vec<String> = axis.values.iter().filter_map(display_name).collect();
+        (!names.contains(value)).then(|| {
+            format!("axis {name:?} has no value {value:?}; its values are called {}", names.join(", "))
+        })
+    })
 }
 
 /// Refuses more runs than `spec` allows, before any is laid out.
-fn too_many(spec: &BenchmarkSuiteSpec, excluded: &[Excluded]) -> Option<String> {
+fn too_many(spec: &BenchmarkSuiteSpec) -> Option<String> {
     let all = product(spec);
-    let left = if all <= COUNTED && !excluded.is_empty() {
-        let stored = |(variant, values): &(usize, Vec<usize>)| {
-            !excluded.iter().any(|one| one.leaves_out(*variant, values))
-        };
-        combinations(spec).filter(stored).count() as u128
-    } else {
-        all
-    };
+    let counted = all <= COUNTED && !spec.exclude.is_empty();
+    let left = if counted { included(spec).count() as u128 } else { all };
     let runs = left.saturating_mul(u128::from(repetitions(spec)));
     if left > 0 && runs <= u128::try_from(spec.max_runs).unwrap_or_default() {
         return None;
@@ -273,8 +256,9 @@ fn judge(
         allowed(&run)?;
         phases.extend(run.phases.iter().map(|phase| phase.name.clone()));
         // A spec that came as JSON has a JSON form.
-        let complete = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
-        if let Some(first) = seen.insert(complete, cell.clone()).filter(|first| !is_meant(spec, first, cell))
+        let spec_digest = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
+        if let Some(first) =
+            seen.insert(spec_digest, cell.clone()).filter(|first| !is_meant(spec, first, cell))
         {
             alike.get_or_insert_with(|| format!(
                 "{} and {} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out; to see how equal measurements differ, declare two variants with the same target and patches",
@@ -303,12 +287,10 @@ fn no_phases(spec: &BenchmarkSuiteSpec, phases: &BTreeSet<String>) -> Vec<String
 }
 
 /// The combinations and the order of their runs, as they are declared.
-fn layout(suite: &BenchmarkSuite, excluded: &[Excluded]) -> Plan {
+fn layout(suite: &BenchmarkSuite) -> Plan {
     let spec = &suite.spec;
-    let stored = combinations(spec)
-        .filter(|(variant, values)| !excluded.iter().any(|one| one.leaves_out(*variant, values)));
-    let cells: Vec<PlannedCell> =
-        stored.take(MOST_CELLS).map(|(variant, values)| planned(suite, variant, values)).collect();
+    let included = included(spec).take(MOST_CELLS);
+    let cells: Vec<PlannedCell> = included.map(|(variant, values)| planned(suite, variant, values)).collect();
     let heads = spec.axes.iter().map(|axis| AxisHead {
         name: axis.name.clone(),
         values: axis.values.iter().filter_map(display_name).collect(),
@@ -323,11 +305,13 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
     let spec = &suite.spec;
     let mut problems: BTreeSet<String> = axes::check(spec, &OF_RUN).into_iter().collect();
     problems.extend(decided_fields(spec));
-    let (excluded, unmatched) = exclusions(spec);
-    problems.extend(unmatched);
-    problems.extend(too_many(spec, &excluded));
+    let excluded = spec.exclude.iter().enumerate();
+    problems.extend(excluded.filter_map(|(index, exclusion)| {
+        Some(format!("spec.exclude[{index}] leaves nothing out: {}", unmatched(exclusion, spec)?))
+    }));
+    problems.extend(too_many(spec));
     if problems.is_empty() {
-        let mut plan = layout(suite, &excluded);
+        let mut plan = layout(suite);
         problems.extend(same_name(&plan.cells));
         let (of_runs, phases) = judge(spec, &mut plan.cells, allowed);
         problems.extend(of_runs);
@@ -344,7 +328,7 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
 /// What `suite` measures, which was valid when it started. Rules of a later operator do not count:
 /// only runs that are not `allowed`, or that cannot be decoded, end it, and the plan says so.
 pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
-    let mut plan = layout(suite, &exclusions(&suite.spec).0);
+    let mut plan = layout(suite);
     let problems = render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run));
     plan.unmeasurable = (!problems.is_empty()).then_some(Invalid(problems));
     plan

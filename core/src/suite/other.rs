@@ -70,7 +70,7 @@ mod tests {
         assert!(suite.spec.cancel && suite.status.complete().is_some(), "{suite:?}");
         let partial = Status { phase: SuitePhase::Cancelled.to_string(), ..suite.status };
         assert!(partial.complete().is_none(), "a cancelled suite is not a baseline");
-        assert_eq!(SuitePhase::Succeeded.to_string(), "Succeeded", "that is what a whole one's says");
+        assert_eq!(SuitePhase::Succeeded.to_string(), "Succeeded", "complete() compares with that");
         let new: OtherSuite = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         assert_eq!(new.status.finished_at, None);
     }

@@ -79,14 +79,13 @@ impl Written {
 
     /// Refuses a run that names something that requires a right and that the suite does not name.
     pub fn check(&self, run: &BenchmarkRunSpec) -> Result<(), String> {
-        let complete = json!(run);
-        let with_password =
-            !named(&complete, TOOL_IMAGES).is_empty() && complete["target"]["datastoreRef"].is_object();
-        let with_password =
+        let run = json!(run);
+        let with_password = !named(&run, TOOL_IMAGES).is_empty() && run["target"]["datastoreRef"].is_object();
+        let of_password =
             [("Datastore", DATASTORES), ("image", TOOL_IMAGES)].into_iter().filter(|_| with_password);
-        for (kind, paths) in KINDS.into_iter().chain(with_password) {
+        for (kind, paths) in KINDS.into_iter().chain(of_password) {
             let known = self.names(paths);
-            if let Some(name) = named(&complete, paths).into_iter().find(|name| !known.contains(name)) {
+            if let Some(name) = named(&run, paths).into_iter().find(|name| !known.contains(name)) {
                 return Err(format!(
                     "patches and axes add {kind} {name}, which requires a right of the suite's author: name it in a variant's target or in run, where the API server can check that right"
                 ));
@@ -135,7 +134,7 @@ mod tests {
         let complete = json!({"path": "/target/datastore", "value": {"engine": "Redis", "threads": 1, "env": environment}});
         assert!(
             refusal(redis, read(), complete).contains("Secret theirs"),
-            "a patch of the whole is one too"
+            "a patch of the complete target counts too"
         );
     }
 

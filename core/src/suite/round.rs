@@ -93,7 +93,7 @@ pub fn previous(rounds: &[Round]) -> Option<&str> {
 /// Finished rounds beyond the limits of `passed` and `failed` ones. The baseline of the next
 /// round stays.
 pub fn outdated(rounds: &[Round], passed: i32, failed: i32, compares: bool) -> Vec<&Round> {
-    let stored = previous(rounds).filter(|_| compares);
+    let baseline = previous(rounds).filter(|_| compares);
     let mut ended: Vec<(&Round, &End)> =
         rounds.iter().filter_map(|round| Some((round, round.end.as_ref()?))).collect();
     ended.sort_by_key(|(round, _)| std::cmp::Reverse(round.time));
@@ -102,7 +102,7 @@ pub fn outdated(rounds: &[Round], passed: i32, failed: i32, compares: bool) -> V
         of_kind.skip(usize::try_from(most).unwrap_or_default())
     };
     let all = beyond(true, passed).chain(beyond(false, failed));
-    all.filter(|round| Some(round.name()) != stored).collect()
+    all.filter(|round| Some(round.name()) != baseline).collect()
 }
 
 /// The time for which a round is due, in a suite that was created at `created` and has status

@@ -35,7 +35,7 @@ struct Bracket {
     why: KneeReason,
 }
 
-fn complete(value: i64) -> u64 {
+fn unsigned(value: i64) -> u64 {
     value.unsigned_abs()
 }
 
@@ -82,7 +82,7 @@ fn level_until(spec: &SearchSpec, points: &[SearchPoint], level: usize, least: f
     let shows =
         |index: usize| points.get(index).is_some_and(|after| levels_off(&points[level], after, least));
     let next = level + 1;
-    let last = if points.get(next)?.value >= complete(spec.to) { next } else { next + 1 };
+    let last = if points.get(next)?.value >= unsigned(spec.to) { next } else { next + 1 };
     (shows(next) && shows(last)).then_some(last)
 }
 
@@ -117,9 +117,9 @@ fn best(spec: &SearchSpec, bracket: &Bracket) -> Option<usize> {
 pub fn next(spec: &SearchSpec, points: &[SearchPoint]) -> Next {
     let all = points.len() >= usize::try_from(spec.most_points()).unwrap_or(usize::MAX);
     let Some(bracket) = bracket(spec, points) else {
-        let last = complete(spec.to);
+        let last = unsigned(spec.to);
         return match points.last() {
-            None => Next::Measure(complete(spec.from).min(last)),
+            None => Next::Measure(unsigned(spec.from).min(last)),
             Some(point) if point.value >= last || all => Next::Done(Some(Knee {
                 point: points.len() - 1,
                 low: point.value,

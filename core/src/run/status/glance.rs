@@ -17,7 +17,7 @@ pub(super) fn headline(spec: &BenchmarkRunSpec, phases: &[PhaseStatus]) -> Optio
     Some(Headline {
         phase: phase.name.clone(),
         throughput: throughput(phase),
-        p99_latency_microseconds: p99.map(|p99| complete(p99 * 1000.0)),
+        p99_latency_microseconds: p99.map(|p99| rounded(p99 * 1000.0)),
         limiter: phase.limited_by.as_ref().map(|limited| limited.by),
     })
 }
@@ -27,12 +27,12 @@ fn total(phase: &PhaseStatus) -> Option<&OperationStatus> {
 }
 
 fn throughput(phase: &PhaseStatus) -> Option<i64> {
-    total(phase).map(|total| complete(total.operations_per_second.mean))
+    total(phase).map(|total| rounded(total.operations_per_second.mean))
 }
 
 // Throughput and latency are far below 2^63: rounding is safe.
 #[allow(clippy::cast_possible_truncation)]
-fn complete(value: f64) -> i64 {
+fn rounded(value: f64) -> i64 {
     value.round() as i64
 }
 
