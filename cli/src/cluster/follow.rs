@@ -138,7 +138,9 @@ async fn show(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Result
         }
         let failed = match refresh(cluster, view).await {
             Ok(lines) => {
-                lines.iter().for_each(|line| screen.step(line));
+                for line in lines {
+                    screen.step(&line);
+                }
                 None
             }
             Err(error) if is_permanent(&error) => return Err(error.into()),
@@ -192,7 +194,9 @@ pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>, timeout: &Perio
     }
     let (mut view, mut screen) = (View::default(), Screen::default());
     for subject in subjects {
-        view.add(subject).iter().for_each(|line| screen.step(line));
+        for line in view.add(subject) {
+            screen.step(&line);
+        }
     }
     let ending = tokio::time::timeout(timeout.duration(), show(cluster, &mut view, &mut screen)).await;
     ending.map_err(|_| Error::Timeout(timeout.clone()))?

@@ -94,16 +94,12 @@ const DISTURBED: &str = "they disturb each other, so the verdict is Degraded at 
 /// How the machine is divided, for people.
 fn division(plan: &Plan) -> String {
     match (&plan.division, &plan.server) {
-        (Some(division), _) => {
-            format!(
-                "server on CPU {}, clients on CPU {} of the same machine: {DISTURBED}",
-                cpus::listed(&division.server),
-                cpus::listed(&division.clients)
-            )
-        }
-        (None, Some(_)) => {
-            format!("server and clients share the only CPU: {DISTURBED}")
-        }
+        (Some(division), _) => format!(
+            "server on CPU {}, clients on CPU {} of the same machine: {DISTURBED}",
+            cpus::listed(&division.server),
+            cpus::listed(&division.clients)
+        ),
+        (None, Some(_)) => format!("server and clients share the only CPU: {DISTURBED}"),
         (None, None) => "clients on all CPUs of this machine, server elsewhere".to_owned(),
     }
 }

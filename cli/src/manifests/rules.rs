@@ -104,7 +104,7 @@ fn suite_problems(suite: &BenchmarkSuite) -> Vec<Problem> {
     let expanded = match expand(&stored(suite)) {
         Ok(expanded) => expanded,
         Err(invalid) => {
-            return invalid.0.iter().map(|problem| Problem::new("", problem.to_string())).collect();
+            return invalid.0.iter().map(|problem| Problem::new("", problem.as_str())).collect();
         }
     };
     let (mut seen, mut found) = (Vec::new(), Vec::new());
