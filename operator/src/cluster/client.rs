@@ -1,6 +1,6 @@
 //! The client: it counts and limits its requests, and gives up on those without a response.
 
-use crate::metrics::Metrics;
+use crate::metrics::counters::Metrics;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};

@@ -1,7 +1,7 @@
 //! What every controller works with.
 
 use super::{events::Announcer, overlay::Overlay, retry::Retries, settings::Settings, world::World};
-use crate::metrics::Metrics;
+use crate::metrics::counters::Metrics;
 use dragstrip_agents::Agents;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;

@@ -5,7 +5,7 @@ use super::{
     scope::Scope,
     undecodable::{Conditioned, Undecodable},
 };
-use crate::metrics::Metrics;
+use crate::metrics::counters::Metrics;
 use dragstrip_results::error_chain::chain;
 use futures::{
     Stream, StreamExt,

@@ -1,7 +1,7 @@
 //! Objects of ours that cannot be decoded. The operator reports them in the log, in a metric and in
 //! their status, and ignores them, so that they block no other object. Needs the client.
 
-use crate::metrics::Metrics;
+use crate::metrics::counters::Metrics;
 use dragstrip_core::labels::DECODING_MANAGER;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, conditions::types::DECODABLE};
 use jiff::Timestamp;

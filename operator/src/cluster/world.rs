@@ -6,7 +6,7 @@ use super::{
     finished::{FinishedRun, FinishedSuite},
     scope::Scope,
 };
-use crate::metrics::Metrics;
+use crate::metrics::counters::Metrics;
 use dragstrip_core::labels;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::api::{

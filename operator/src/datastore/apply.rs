@@ -9,12 +9,10 @@ use super::{
     plan::{Change, NotOurs, change, corrected, ours, replacement},
     status::BEING_REMOVED,
 };
-use crate::{
-    cluster::context::Context,
-    cluster::{
-        apply::{Namespaced, api, delete, namespace_ends},
-        lease,
-    },
+use crate::cluster::{
+    apply::{Namespaced, api, delete, namespace_ends},
+    context::Context,
+    lease,
 };
 use dragstrip_core::{
     datastore::validate::ValidatedDatastore,

@@ -2,10 +2,7 @@
 //! observers, and sends no request to the API server.
 
 use super::{build::budget_name, places::places};
-use crate::{
-    cluster::context::Context,
-    cluster::{pods, warnings},
-};
+use crate::cluster::{context::Context, pods, warnings};
 use dragstrip_agents::Agents;
 use dragstrip_core::{
     datastore::{engines, shape::Shape},
