@@ -164,7 +164,6 @@ impl OfflineRun {
             datastore,
             cpus,
             questioned: true,
-            ..ReadyTarget::default()
         }
     }
 
