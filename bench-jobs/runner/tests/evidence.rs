@@ -81,9 +81,9 @@ fn now() -> i64 {
     i64::try_from(now.as_nanos()).unwrap()
 }
 
-async fn order(observer: &Observer, measurement: &str, seconds: u64) {
-    let order = json!({"token": measurement, "seconds": seconds});
-    assert_eq!(observer.post("/v1/usage", observer::TOKEN, &order).await.0, 200);
+async fn sample(observer: &Observer, measurement: &str, seconds: u64) {
+    let command = json!({"token": measurement, "seconds": seconds});
+    assert_eq!(observer.post("/v1/usage", observer::TOKEN, &command).await.0, 200);
 }
 
 /// The answer to what was used from then until now. It ends the sampling.
@@ -146,13 +146,13 @@ impl Drop for Load {
 async fn an_observer_reports_what_a_servers_threads_used_in_a_window() {
     let server = Redis::start(&["--io-threads", "4"]).await;
     let observer = Observer::start(server.port, "");
-    order(&observer, "run/read-1", 60).await;
+    sample(&observer, "run/read-1", 60).await;
     until_sampled(&observer, "run/read-1").await;
     let load = Load::on(&server);
     let from = now();
     sleep(Duration::from_secs(2)).await;
     // Told again, as by an operator that died in between: nothing is lost.
-    order(&observer, "run/read-1", 60).await;
+    sample(&observer, "run/read-1", 60).await;
     let to = now();
     // If a busy machine left a window without samples, those around it count.
     until_sampled(&observer, "run/read-1").await;
@@ -182,10 +182,10 @@ async fn usage_needs_the_token_and_is_of_one_measurement() {
     assert_eq!(observer.get(window, "another token").await.0, 403);
     let error = usage_since(&observer, "mine", now()).await.unwrap_err();
     assert!(error.contains("got no command for it, or was restarted since"), "{error}");
-    order(&observer, "mine", 60).await;
+    sample(&observer, "mine", 60).await;
     let error = usage_in(&observer, "mine", 0, 1).await.unwrap_err();
     assert!(error.contains("no two samples lie in the window"), "{error}");
-    order(&observer, "another", 60).await;
+    sample(&observer, "another", 60).await;
     assert!(usage_since(&observer, "mine", now()).await.unwrap_err().contains("got no command for it"));
 }
 
@@ -203,7 +203,7 @@ async fn an_observer_reports_its_clock() {
 async fn a_server_that_was_restarted_in_the_window_is_reported() {
     let mut server = Redis::start(&[]).await;
     let observer = Observer::start(server.port, "");
-    order(&observer, "run", 60).await;
+    sample(&observer, "run", 60).await;
     let from = now();
     until_sampled(&observer, "run").await;
     server.restart().await;
@@ -225,7 +225,7 @@ async fn sampling_a_server_of_48_threads_takes_less_than_half_a_percent_of_a_cor
     let observer = Observer::start(server.port, "");
     let length = Duration::from_secs(4);
     let from = now();
-    order(&observer, "run", 60).await;
+    sample(&observer, "run", 60).await;
     // The observer searches for the server once, and a pod has fewer processes than this machine.
     until_sampled(&observer, "run").await;
     let share = share_of(&observer, length).await;

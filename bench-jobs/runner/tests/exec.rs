@@ -1,4 +1,4 @@
-//! The runner with somebody else's tool: the real redis-benchmark against a real
+//! The runner with another tool: the real redis-benchmark against a real
 //! redis-server, and scripts that print what a tool would.
 
 // A helper of a test is a test too, which clippy cannot see.

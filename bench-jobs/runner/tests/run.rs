@@ -102,13 +102,13 @@ async fn the_memory_of_a_server_that_nobody_observes_is_read_by_its_first_client
 async fn an_order_counts_once_and_only_with_the_token() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
-    let order = start_in(SOON);
-    assert_eq!(pod.start(order, "another token").await.0, 403);
-    let (_, first) = pod.start(order, TOKEN).await;
+    let command = start_in(SOON);
+    assert_eq!(pod.start(command, "another token").await.0, 403);
+    let (_, first) = pod.start(command, TOKEN).await;
     let (status, again) = pod.start(start_in(Duration::from_secs(500)), TOKEN).await;
     assert_eq!(status, 200);
-    assert_eq!(first.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
-    assert_eq!(again.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
+    assert_eq!(first.unwrap().start_at_unix_nanos, Some(command.start_at_unix_nanos));
+    assert_eq!(again.unwrap().start_at_unix_nanos, Some(command.start_at_unix_nanos));
     assert_eq!(pod.finished().await.result.failure, None);
 }
 
@@ -152,8 +152,8 @@ async fn two_runners_start_together() {
     job["clients"] = json!(2);
     let first = Pod::new(&job).at_the_line().await;
     let second = Pod::new(&job).variable("JOB_COMPLETION_INDEX", "1").at_the_line().await;
-    let order = start_in(SOON);
-    let answers = tokio::join!(first.start(order, TOKEN), second.start(order, TOKEN));
+    let command = start_in(SOON);
+    let answers = tokio::join!(first.start(command, TOKEN), second.start(command, TOKEN));
     assert_eq!((answers.0.0, answers.1.0), (200, 200));
     let (first, second) = tokio::join!(first.finished(), second.finished());
     assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
@@ -166,9 +166,9 @@ async fn two_runners_start_together() {
 async fn an_order_that_comes_too_late_is_refused_work() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
-    let mut order = start_in(Duration::ZERO);
-    order.start_at_unix_nanos -= 1_000_000_000;
-    pod.start(order, TOKEN).await;
+    let mut command = start_in(Duration::ZERO);
+    command.start_at_unix_nanos -= 1_000_000_000;
+    pod.start(command, TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::StartLine);
     assert!(finished.failure().message.contains("after the start line"));
@@ -414,11 +414,11 @@ async fn a_measured_clock_offset_moves_the_line() {
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
     // The operator's clock is an hour ahead of this pod's.
     let hour = 3_600_000_000_000;
-    let mut order = start_in(SOON);
-    order.start_at_unix_nanos += hour;
-    order.sent_at_unix_nanos += hour;
-    order.clock = ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 };
-    assert_eq!(pod.start(order, TOKEN).await.0, 200);
+    let mut command = start_in(SOON);
+    command.start_at_unix_nanos += hour;
+    command.sent_at_unix_nanos += hour;
+    command.clock = ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 };
+    assert_eq!(pod.start(command, TOKEN).await.0, 200);
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
     let window = &finished.result.window;
@@ -618,8 +618,8 @@ async fn no_client_writes_before_the_target_is_empty() {
     let first = Pod::new(&job).at_the_line().await;
     wait_for("the second client", async || (second.ready().await == 200).then_some(())).await;
     assert!(server.ask("EXISTS leftover").unwrap().starts_with(":0"), "the target was not emptied");
-    let order = start_in(SOON);
-    tokio::join!(first.start(order, TOKEN), second.start(order, TOKEN));
+    let command = start_in(SOON);
+    tokio::join!(first.start(command, TOKEN), second.start(command, TOKEN));
     let (first, second) = tokio::join!(first.finished(), second.finished());
     assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
     assert_eq!(

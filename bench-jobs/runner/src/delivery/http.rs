@@ -4,7 +4,7 @@
 use crate::{
     delivery::{
         agent::{Guard, LocalEnd, clock_answer, guarded, metrics_answer},
-        metrics::{ContainerUse, Series, stage_name},
+        metrics::{Series, stage_name},
         state::{Shared, at_the_line},
     },
     frame::clock,
@@ -92,9 +92,10 @@ async fn progress(State(desk): State<Arc<Desk>>) -> Response {
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let snapshot = desk.shared.snapshot();
-    let used = ContainerUse { cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), network: network::usage() };
+    let (cgroup, network) = (cgroup::read(Path::new(cgroup::OWN_ROOT)), network::usage());
     let latencies = desk.shared.latencies();
-    let answer = metrics_answer(desk.series.page(&snapshot, &latencies, &used, clock::unix_nanos()));
+    let now = clock::unix_nanos();
+    let page = desk.series.page(&snapshot, &latencies, cgroup.as_ref(), network.as_ref(), now);
     desk.shared.note_scrape(snapshot.stage);
-    answer
+    metrics_answer(page)
 }

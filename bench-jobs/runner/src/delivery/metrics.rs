@@ -26,13 +26,6 @@ pub struct Series {
     warms_up_for: Duration,
 }
 
-/// What the container has used since it began; `None` for what cannot be read.
-#[derive(Debug, Clone, Default)]
-pub struct ContainerUse {
-    pub cgroup: Option<Reading>,
-    pub network: Option<NetworkUsage>,
-}
-
 impl Series {
     /// The series of the client with this index.
     pub fn of(job: &JobSpec, client: u32) -> Self {
@@ -73,12 +66,14 @@ impl Series {
         [&self.labels[..], &[label(name, value)]].concat()
     }
 
-    /// The page; `percentiles` are those of the tool's own latencies, in seconds.
+    /// The page; `percentiles` are those of the tool's own latencies, in seconds, `cgroup` and
+    /// `network` what the container has used since it began, if that can be read.
     pub fn page(
         &self,
         snapshot: &Snapshot,
         percentiles: &BTreeMap<String, f64>,
-        used: &ContainerUse,
+        cgroup: Option<&Reading>,
+        network: Option<&NetworkUsage>,
         now_unix_nanos: i64,
     ) -> Result<String, prometheus::Error> {
         let mut page = Exposition::default();
@@ -92,7 +87,7 @@ impl Series {
                 .iter()
                 .map(|(percentile, seconds)| (self.labelled("percentile", percentile), *seconds)),
         );
-        if let Some(reading) = &used.cgroup {
+        if let Some(reading) = cgroup {
             page.containers("runner", &[(self.labels.clone(), reading)]);
             let usage = &reading.usage;
             let cpu = counter("dragstrip_runner_cpu_seconds_total", "CPU time of the client's container.");
@@ -102,7 +97,7 @@ impl Series {
                 [(cpu, Some(usage.cpu_seconds)), (memory, Some(usage.memory_bytes as f64))],
             );
         }
-        if let Some(network) = &used.network {
+        if let Some(network) = network {
             page.network("runner", &self.labels, network);
         }
         page.text()
@@ -167,11 +162,16 @@ mod tests {
 
     const LABELS: &str = r#"client="0",phase="phase",repetition="1",run="run""#;
 
-    fn page(progress: &Progress, percentiles: &BTreeMap<String, f64>, used: &ContainerUse) -> String {
+    fn page(
+        progress: &Progress,
+        percentiles: &BTreeMap<String, f64>,
+        cgroup: Option<&Reading>,
+        network: Option<&NetworkUsage>,
+    ) -> String {
         let shared = Shared::default();
         shared.note_progress(progress);
         let series = Series::of(&job(1, r#"{"memtier": {"testTime": "5s"}}"#), 0);
-        series.page(&shared.snapshot(), percentiles, used, 0).unwrap()
+        series.page(&shared.snapshot(), percentiles, cgroup, network, 0).unwrap()
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_page_names_the_stage_and_the_counts() {
         let progress = Progress { operations: 12, errors: 3, ..Progress::default() };
-        let page = page(&progress, &BTreeMap::new(), &ContainerUse::default());
+        let page = page(&progress, &BTreeMap::new(), None, None);
         for line in [
             format!("dragstrip_runner_stage{{{LABELS},stage=\"preflight\"}} 1\n"),
             format!("dragstrip_runner_stage{{{LABELS},stage=\"running\"}} 0\n"),
@@ -225,11 +225,10 @@ mod tests {
             ..Progress::default()
         };
         let usage = CgroupUsage { cpu_seconds: 2.5, memory_bytes: 77, ..CgroupUsage::default() };
-        let used = ContainerUse {
-            cgroup: Some(Reading { usage, cpu_limit: Some(1.5), ..Reading::default() }),
-            network: Some(NetworkUsage { retransmitted_segments: 4, ..NetworkUsage::default() }),
-        };
-        let page = page(&progress, &[("99.9".to_owned(), 0.002)].into(), &used);
+        let reading = Reading { usage, cpu_limit: Some(1.5), ..Reading::default() };
+        let network = NetworkUsage { retransmitted_segments: 4, ..NetworkUsage::default() };
+        let percentiles = [("99.9".to_owned(), 0.002)].into();
+        let page = page(&progress, &percentiles, Some(&reading), Some(&network));
         for line in [
             format!("dragstrip_runner_bytes_total{{{LABELS}}} 99\n"),
             format!("dragstrip_runner_connections{{{LABELS}}} 50\n"),

@@ -46,7 +46,7 @@ struct Opened {
 
 /// The threads of a process and of those that it started.
 pub struct Threads {
-    process: i32,
+    pub process: i32,
     /// Most files that are open.
     most: usize,
     opened: BTreeMap<i32, Opened>,
@@ -56,10 +56,6 @@ impl Threads {
     /// The threads of `process`, at most `most` of them.
     pub fn of(process: i32, most: usize) -> Self {
         Self { process, most, opened: BTreeMap::new() }
-    }
-
-    pub fn process(&self) -> i32 {
-        self.process
     }
 
     /// Reads all of them; none when they are gone, or the kernel has no such statistics.

@@ -60,7 +60,7 @@ impl Probes {
 /// A server as it is now; `None` when its process is gone, which also empties its `place`.
 fn sample_one(servers: &Servers, place: &mut Option<Threads>) -> Option<ServerSample> {
     let threads = place.as_mut()?;
-    let process = threads.process();
+    let process = threads.process;
     let sample = ServerSample { process, cgroup: servers.read(process), threads: threads.read() };
     if sample.threads.is_empty() {
         *place = None;

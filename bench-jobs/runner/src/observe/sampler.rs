@@ -73,7 +73,7 @@ impl Sampler {
 async fn sample(servers: Servers, samples: Arc<Mutex<Samples>>) {
     let mut probes = Probes::of(servers);
     loop {
-        let interval = locked(&samples).interval();
+        let interval = locked(&samples).interval;
         probes.find_missing();
         let (sample, wait) = paced(interval, || probes.sample());
         locked(&samples).push(sample);

@@ -63,7 +63,8 @@ impl Sample {
 #[derive(Debug)]
 pub struct Samples {
     taken: Vec<Sample>,
-    interval: Duration,
+    /// How long after one sample the next is due.
+    pub interval: Duration,
     readings: usize,
 }
 
@@ -74,11 +75,6 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// How long after one sample the next is due.
-    pub fn interval(&self) -> Duration {
-        self.interval
-    }
-
     /// Stores a sample, and only every other one when there are too many.
     pub fn push(&mut self, sample: Sample) {
         self.readings += sample.readings();

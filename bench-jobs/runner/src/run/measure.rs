@@ -96,9 +96,8 @@ pub async fn load(pod: &Pod, armed: &Armed, stop: &Stop) -> Result<Done, Failure
     pod.shared.enter(RunnerStage::Running);
     let watchdog = Duration::try_from_secs_f64(pod.job.watchdog_seconds).unwrap_or(Duration::MAX);
     let sampled = adapter::threads_sampled(&pod.job.tool);
-    let watched = watch(&mut tool, &armed.launch, line, watchdog, sampled, stop)
-        .await
-        .map_err(|e| failure(FailureStep::Tool, format!("cannot wait for the tool's end: {e}")))?;
+    let watched = watch(&mut tool, &armed.launch, line, watchdog, sampled, stop);
+    let watched = watched.await.map_err(failed(FailureStep::Tool))?;
     drop(stop_meter);
     let client = meter.await.unwrap_or_default();
     let ready = &armed.prepared.ready;

@@ -3,26 +3,19 @@
 
 use super::{load, pod::Pod, warmup};
 use crate::{
-    frame::{
-        failure::{failed, failure},
-        stdout::print_line,
-    },
+    frame::{failure::failed, stdout::print_line},
     server::{
         flush, gate,
         preflight::{self, Ready},
     },
-    tools::{
-        adapter::{Adapter, LaunchContext},
-        adapter_for, aside,
-        process::ProcessError,
-    },
+    tools::{adapter::LaunchContext, adapter_for, aside},
 };
 use dragstrip_crds::units::thousands;
 use dragstrip_results::{
     protocol::RunnerStage,
     result::{Failure, FailureStep, Presence},
 };
-use std::{collections::BTreeMap, io};
+use std::collections::BTreeMap;
 
 pub struct Prepared {
     pub ready: Ready,
@@ -41,7 +34,11 @@ pub async fn prepare(pod: &Pod) -> Result<Prepared, Failure> {
         .map_err(failed(FailureStep::Preflight))?;
     print_line(&format!("preflight passed: {}", described(&ready)));
     let adapter = adapter_for(&job.tool);
-    let context = context(pod, &ready, version(adapter.as_ref()).await?);
+    let mut version = None;
+    if let Some(program) = adapter.versioned_program() {
+        version = adapter.version(&aside::version(program).await?);
+    }
+    let context = context(pod, &ready, version);
     adapter.accept(job, &context).map_err(failed(FailureStep::Preflight))?;
     let before_the_line = adapter.warmup(job);
     let gated = gate::needed(job, job.load.is_some() || before_the_line.is_some());
@@ -100,20 +97,4 @@ fn described(ready: &Ready) -> String {
         servers => format!(", with {servers} servers"),
     };
     format!("{} is {engine} {}{others}", ready.address, truth.version)
-}
-
-/// The tool's version, where that matters.
-async fn version(adapter: &dyn Adapter) -> Result<Option<String>, Failure> {
-    let Some(program) = adapter.versioned_program() else {
-        return Ok(None);
-    };
-    let answer = aside::version(program).await.map_err(|source| {
-        if source.kind() == io::ErrorKind::TimedOut {
-            failure(FailureStep::Preflight, format!("{program} does not print its version: {source}"))
-        } else {
-            let program = program.to_owned();
-            failure(FailureStep::Launch, ProcessError::Spawn { program, source }.to_string())
-        }
-    })?;
-    Ok(adapter.version(&answer))
 }

@@ -6,11 +6,11 @@ use crate::{
     measuring::{activity::Activity, pace::paced, threads::Threads},
     tools::{
         adapter::{Exit, Launch},
-        process::Tool,
+        process::{ProcessError, Tool},
     },
 };
 use dragstrip_results::usage::ThreadUsage;
-use std::{io, os::unix::process::ExitStatusExt as _, time::Duration};
+use std::{os::unix::process::ExitStatusExt as _, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
 /// How often the load threads' CPU times are read, unless that would cost too much.
@@ -50,7 +50,7 @@ pub async fn watch(
     watchdog: Duration,
     sampled: bool,
     stop: &Stop,
-) -> io::Result<Watched> {
+) -> Result<Watched, ProcessError> {
     let started = Instant::now();
     let late = Duration::from_nanos(u64::try_from(clock::unix_nanos().saturating_sub(line)).unwrap_or(0));
     let line = started.checked_sub(late).unwrap_or(started) + clock::until(line);

@@ -87,7 +87,9 @@ pub async fn find(
     } else if target.cluster {
         let refused = |source| MemberError::Query { member: name, source };
         let nodes = seed.cluster_nodes().await.map_err(refused)?;
-        let loaded = |node: &ClusterNode| if node.replica { replicas } else { !node.slots.is_empty() };
+        let loaded = |node: &ClusterNode| {
+            if node.replica { replicas && !node.failing } else { !node.slots.is_empty() }
+        };
         nodes.into_iter().filter(loaded).map(|node| candidate(&node, address)).collect()
     } else {
         let run_id = truth.run_id.clone();

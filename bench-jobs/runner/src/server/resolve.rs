@@ -46,8 +46,7 @@ async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError>
     let resolver = builder.build().map_err(ResolveError::Configuration)?;
     let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(host)).await.map_err(|_| ResolveError::Timeout)?;
     let found = found.map_err(ResolveError::Lookup)?;
-    let addresses: Vec<_> = found.iter().map(|address| SocketAddr::new(address, port)).collect();
-    if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses) }
+    Ok(found.iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
 /// `addresses`, unless one of them is in a blocked network: the next look-up of the name may

@@ -17,7 +17,7 @@ use nix::{
 use std::{
     io,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -42,6 +42,8 @@ pub enum ProcessError {
     Spawn { program: String, source: io::Error },
     #[error("the started tool has no {0}")]
     Incomplete(&'static str),
+    #[error("cannot wait for the tool's end: {0}")]
+    Wait(#[source] io::Error),
     #[error("the tool ended, but something that it started outside its process group keeps its output open")]
     PipesOpen,
 }
@@ -115,12 +117,12 @@ impl Tool {
     }
 
     /// Returns when the process has ended. May be dropped and called again.
-    pub async fn ended(&mut self) -> io::Result<std::process::ExitStatus> {
-        self.child.wait().await
+    pub async fn ended(&mut self) -> Result<ExitStatus, ProcessError> {
+        self.child.wait().await.map_err(ProcessError::Wait)
     }
 
     /// Signals the process to end, and kills it when it does not within its grace.
-    pub async fn end(&mut self, launch: &Launch) -> io::Result<std::process::ExitStatus> {
+    pub async fn end(&mut self, launch: &Launch) -> Result<ExitStatus, ProcessError> {
         self.signal(launch.stop_signal);
         if let Ok(status) = timeout(launch.stop_grace, self.ended()).await {
             return status;

@@ -10,7 +10,7 @@ use std::{
 };
 
 const PROGRAM_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER";
-/// The real program; says so where there is none.
+/// The real program; reports if there is none.
 pub fn program(test: &str) -> Option<PathBuf> {
     let on_path = || {
         let path = env::var_os("PATH")?;

@@ -76,7 +76,7 @@ impl Observer {
         self.send(request, token, Some(&signature)).await
     }
 
-    /// The status and text of an answer to somebody who has the token alone.
+    /// The status and text of the answer to a request with the token alone.
     pub async fn unsigned(&self, path: &str, command: Option<&serde_json::Value>) -> (u16, String) {
         let place = format!("{}{path}", self.address);
         let request = match command {

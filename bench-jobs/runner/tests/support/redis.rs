@@ -23,7 +23,7 @@ pub async fn wait_for<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<
     }
 }
 
-/// A port that nobody listens on; nor does anybody on a cluster's bus port, which is 10000 above.
+/// A free port whose cluster bus port, which is 10000 above, is free too.
 pub fn free_port() -> u16 {
     // Each number once, so that no two tests have the same; and none of those that
     // the kernel gives to outgoing connections, which could take it meanwhile.

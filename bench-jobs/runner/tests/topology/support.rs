@@ -81,7 +81,7 @@ impl Shard {
         let _ = self.child.wait();
     }
 
-    /// Starts it again where it was, as a restarted container does.
+    /// Starts it again on the same port, as a restarted container does.
     pub fn restart(&mut self) {
         self.kill();
         self.child = spawn(self.port, &self.options, self.directory.path());

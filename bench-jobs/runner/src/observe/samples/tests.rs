@@ -152,9 +152,9 @@ fn a_long_measurement_is_stored_in_less_detail() {
         let used = at.as_secs_f64();
         samples.push(sample(used, vec![server(7, used, threads.clone())]));
         assert!(samples.taken.len() <= MOST_SAMPLES && samples.readings <= MOST_READINGS);
-        at += samples.interval();
+        at += samples.interval;
     }
-    assert_eq!(samples.interval(), Duration::from_secs(8));
+    assert_eq!(samples.interval, Duration::from_secs(8));
     let used = samples.usage(&[1], &window(1000 * SECOND, 3000 * SECOND)).unwrap();
     let covered = used[0].usage.cpu_seconds;
     assert!((1984.0..=2000.0).contains(&covered), "{covered} s of 2000 s are covered");
