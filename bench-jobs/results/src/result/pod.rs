@@ -1,8 +1,9 @@
 //! What one client pod measured, or why it measured nothing.
 
-use crate::{histogram::EncodedHistogram, observed::ServerCounters, usage::ContainerUsage};
+use super::Operation;
+use crate::measured::{histogram::EncodedHistogram, observed::ServerCounters, usage::ContainerUsage};
 use dragstrip_crds::{
-    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
+    measured::{BatchStatistics, Metric, ScheduleRecord},
     observed::ServerTruth,
     run::MemoryReading,
     workload::ToolSpec,
@@ -25,11 +26,11 @@ pub enum FailureStep {
     Lost,
     /// Before the start line: address, connection, password, server mode, output directory.
     Preflight,
-    /// No order to start arrived in time.
+    /// No start command arrived in time.
     StartLine,
     /// The tool could not be started.
     Launch,
-    /// The tool ended badly, or said itself that something went wrong.
+    /// The tool ended badly, or reported an error itself.
     Tool,
     /// The tool did not end in time and was killed.
     Watchdog,
@@ -43,7 +44,7 @@ pub enum FailureStep {
     Eviction,
     /// The server was restarted or replaced while it was measured.
     ServerIdentity,
-    /// Somebody asked the pod to stop.
+    /// Kubernetes or a user stopped the pod.
     Interrupted,
     /// A check that `spec.requirements` makes Required found something.
     Requirement,
@@ -57,7 +58,7 @@ pub struct Failure {
     pub step: FailureStep,
     /// One sentence for people, with both values where two disagree.
     pub message: String,
-    /// The tool's exit code, where it ended by itself.
+    /// The tool's exit code, if it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The signal that ended the tool.
@@ -69,6 +70,11 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A failure without exit code or last lines.
+    pub fn new(step: FailureStep, message: impl Into<String>) -> Self {
+        Self { step, message: message.into(), exit_code: None, signal: None, last_lines: Vec::new() }
+    }
+
     /// The same with at most `characters` of its message and of each of its last `lines`.
     #[must_use]
     pub fn shortened(&self, characters: usize, lines: usize) -> Self {
@@ -80,48 +86,6 @@ impl Failure {
             ..self.clone()
         }
     }
-}
-
-/// One operation as one pod measured it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OperationResult {
-    /// The name that the tool gives it: as a rule a command's in upper case, such as GET.
-    pub operation: String,
-    /// The server's commands, in lower case, one of which each use of the operation
-    /// sends; empty where it is no command of the server.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<String>,
-    /// Replies that were not errors.
-    pub count: u64,
-    /// Reads that found their key; absent for operations that do not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hits: Option<u64>,
-    /// Reads that found nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub misses: Option<u64>,
-    /// Error replies.
-    pub errors: u64,
-    /// Bytes sent and received for this operation.
-    pub bytes: u64,
-    /// Latencies in milliseconds, read from the histogram; what the tool printed where it has none.
-    #[serde(default)]
-    pub latency_milliseconds: LatencySummary,
-    /// All latencies; absent in the compact form, and for tools that only print
-    /// percentiles, which then cannot be merged with another pod's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub histogram: Option<EncodedHistogram>,
-    /// Operations answered in each whole second since the load began; empty where the tool does not tell.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub per_second: Vec<u64>,
-    /// Operations per second by the tool's own account, for comparison.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reported_operations_per_second: Option<f64>,
-    /// Operations per second over the operation's own time, where it did not share the
-    /// pod's window with the others, or nothing is known of its count: then this is its
-    /// rate, and has no sum with another operation's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own_operations_per_second: Option<f64>,
 }
 
 /// One worker thread of a tool.
@@ -136,24 +100,22 @@ pub struct WorkerRecord {
     pub operations: u64,
     /// Errors it met.
     pub errors: u64,
-    /// CPU it used, in seconds.
+    /// CPU it used, in seconds; 0 if the system does not report it.
+    #[serde(default)]
     pub cpu_seconds: f64,
-    /// Share of time in which its event loop was busy, from 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_loop_utilization: Option<f64>,
 }
 
-/// Keys or jobs that must be there, and those that are.
+/// Keys or jobs that must exist, and those that do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Presence {
-    /// How many there must be.
+    /// How many must exist.
     pub expected: u64,
-    /// How many there are.
+    /// How many exist.
     pub found: u64,
 }
 
-/// What the tool says of itself; recorded, never the headline.
+/// What the tool reports of itself; recorded, never the headline.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolRecord {
@@ -170,14 +132,7 @@ pub struct ToolRecord {
     /// Throughput in operations per second by the tool's own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_operations_per_second: Option<f64>,
-    /// Operations counted, divided by the wall time of the tool's whole process,
-    /// start-up and end included: a floor below which the truth cannot lie.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wall_operations_per_second: Option<f64>,
-    /// Duration in seconds by the tool's own account.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reported_seconds: Option<f64>,
-    /// Connections it was told to open.
+    /// Connections it was to open.
     pub connections: u64,
     /// Requests sent before their replies are awaited, per connection.
     pub pipeline: u64,
@@ -202,7 +157,6 @@ pub struct Window {
     /// This pod's clock minus the operator's, as the operator measured it, in seconds.
     pub clock_offset_seconds: f64,
     /// The clock offset cannot be further off than this, in seconds.
-    #[serde(default)]
     pub clock_uncertainty_seconds: f64,
 }
 
@@ -224,7 +178,7 @@ pub struct ShardRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerRecord {
-    /// What it said of itself before the load.
+    /// What it reported before the load.
     pub truth: ServerTruth,
     /// Counters just before the load.
     pub before: ServerCounters,
@@ -237,23 +191,23 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
-    /// The `run_id` of every server, before the load and after it, where known.
+    /// The `run_id` of every server, before the load and after it, if known.
     pub fn run_ids(&self) -> impl Iterator<Item = &str> {
-        // Of several servers the sums name one alone.
+        // The sums of several servers name only one of them.
         let sums = self.shards.is_empty().then_some([Some(&self.before), self.after.as_ref()]);
         let shards = self.shards.iter().map(|shard| [Some(&shard.before), shard.after.as_ref()]);
-        let looks = sums.into_iter().chain(shards).flatten().flatten();
-        looks.map(|counters| counters.run_id.as_str()).filter(|id| !id.is_empty())
+        let readings = sums.into_iter().chain(shards).flatten().flatten();
+        readings.map(|counters| counters.run_id.as_str()).filter(|id| !id.is_empty())
     }
 
-    /// Servers to each of which every connection of a tool is one, at least 1.
+    /// Servers to each of which a connection of a tool connects, at least 1.
     fn loaded_shards(&self) -> u64 {
         if self.truth.cluster_enabled { self.shards.len().max(1) as u64 } else { 1 }
     }
 }
 
-/// Everything one client pod has to say about one repetition of one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Everything that one client pod reports about one repetition of one phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodResult {
     /// The phase measured.
@@ -265,38 +219,34 @@ pub struct PodResult {
     /// The node it ran on, as the operator saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Whether this is all that the pod had to say. What was made to fit a termination
+    /// Whether this is all that the pod reported. What was made to fit a termination
     /// message is not, and is shown to people only: no sum and no check rests on it.
-    #[serde(default)]
     pub complete: bool,
     /// Why the numbers must not be used; absent when they may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The tool.
-    #[serde(default)]
     pub tool: ToolRecord,
     /// When the load ran.
-    #[serde(default)]
     pub window: Window,
     /// One entry per operation.
-    #[serde(default)]
-    pub operations: Vec<OperationResult>,
+    pub operations: Vec<Operation>,
     /// Error replies by their first word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
     /// Operations answered in each whole second since the load began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_second: Vec<u64>,
-    /// Commands the tool says it sent and got answered, by the server's name in
+    /// Commands that the tool sent and got answered, by its own count, by the server's name in
     /// lower case: warm-up, retries after redirections and the parts of composed
-    /// operations included, since the server counts those too. Empty where the
+    /// operations included, since the server counts those too. Empty if the
     /// operations say which commands they send.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub commands: BTreeMap<String, u64>,
     /// Keys written before the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Presence>,
-    /// Operations of the warm-up, which are in no other figure.
+    /// Operations of the warm-up; no other figure contains them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub warmup: BTreeMap<String, u64>,
     /// Jobs that must be in the queues after the load.
@@ -317,16 +267,15 @@ pub struct PodResult {
     /// The tool's worker threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerRecord>,
-    /// What else the tool has to say of its numbers.
+    /// What else the tool says about its numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What the client used.
-    #[serde(default)]
     pub client: ContainerUsage,
-    /// What the server said; absent when it was never reached.
+    /// What the server reported; absent if it was never reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerRecord>,
-    /// The memory of the servers, where this pod alone could ask them.
+    /// The memory of the servers, if only this pod could query them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryReading>,
 }
@@ -334,7 +283,7 @@ pub struct PodResult {
 impl PodResult {
     /// Requests that the server may have answered without the tool seeing the replies,
     /// when the clock ended the load: none when each connection sends a set number and
-    /// awaits them all, which is known of our own tools' options only.
+    /// awaits them all, which only the options of our own tools show.
     pub fn in_flight(&self, tool: &ToolSpec) -> u64 {
         let by_the_clock = matches!(tool, ToolSpec::Exec(_)) || tool.planned_seconds().is_some();
         let shards = self.server.as_ref().map_or(1, ServerRecord::loaded_shards);
@@ -352,33 +301,15 @@ impl PodResult {
         self.window.start_unix_nanos.saturating_sub(offset)
     }
 
-    /// A result that only says what went wrong.
+    /// A result with nothing but what went wrong.
     pub fn failed(phase: &str, repetition: u32, pod: &str, failure: Failure) -> Self {
         Self {
             phase: phase.to_owned(),
             repetition,
             pod: pod.to_owned(),
-            node: None,
             complete: true,
             failure: Some(failure),
-            tool: ToolRecord::default(),
-            window: Window::default(),
-            operations: Vec::new(),
-            errors: BTreeMap::new(),
-            per_second: Vec::new(),
-            commands: BTreeMap::new(),
-            load: None,
-            warmup: BTreeMap::new(),
-            queues: None,
-            schedule: None,
-            schedule_lag: None,
-            batches: None,
-            metrics: Vec::new(),
-            workers: Vec::new(),
-            notes: Vec::new(),
-            client: ContainerUsage::default(),
-            server: None,
-            memory: Vec::new(),
+            ..Self::default()
         }
     }
 
