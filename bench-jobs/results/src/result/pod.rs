@@ -1,7 +1,8 @@
 //! What one client pod measured, or why it measured nothing.
 
-use super::Operation;
-use crate::measured::{histogram::EncodedHistogram, observed::ServerCounters, usage::ContainerUsage};
+use crate::measured::{
+    histogram::EncodedHistogram, observed::ServerCounters, operation::Operation, usage::ContainerUsage,
+};
 use dragstrip_crds::{
     measured::{BatchStatistics, Metric, ScheduleRecord},
     observed::ServerTruth,
