@@ -151,7 +151,7 @@ pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
         count_errors(&mut drafts[position], value, attempts)?;
     }
     let (operations, seconds) = finish(drafts);
-    Ok(Parsed { seconds, operations, metrics, ..Parsed::default() })
+    Ok(Parsed { operations, metrics, seconds, ..Parsed::default() })
 }
 
 fn metric(operation: &str, value: &JsonValue, number: f64) -> Metric {

@@ -159,7 +159,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder of so many operations on these nodes.
-    pub fn new(operations: usize, nodes: Vec<Arc<str>>, origin: Instant) -> Result<Self, HistogramError> {
+    pub fn new(operations: usize, nodes: &[Arc<str>], origin: Instant) -> Result<Self, HistogramError> {
         Ok(Self {
             operations: (0..operations).map(|_| OperationRecord::new()).collect::<Result<_, _>>()?,
             errors: ErrorTable::default(),
@@ -342,7 +342,7 @@ mod tests {
     fn silent_seconds_are_recorded_as_zeros() {
         // Far enough from the clock's zero for the longest latency.
         let origin = Instant::now() + Duration::from_secs(10);
-        let mut recorder = Recorder::new(2, vec!["node".into()], origin).unwrap();
+        let mut recorder = Recorder::new(2, &["node".into()], origin).unwrap();
         let at = |millis| origin + Duration::from_millis(millis);
         settled(&mut recorder, Duration::from_nanos(1_499), at(100), true);
         settled(&mut recorder, Duration::from_micros(7), at(900), true);
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn answers_of_the_warm_up_are_in_no_figure() {
         let origin = Instant::now() + Duration::from_secs(10);
-        let mut recorder = Recorder::new(1, vec!["node".into()], origin).unwrap();
+        let mut recorder = Recorder::new(1, &["node".into()], origin).unwrap();
         settled(&mut recorder, Duration::from_millis(1), origin, false);
         recorder.finish();
         let record = &recorder.operations[0];

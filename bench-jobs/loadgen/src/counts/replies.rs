@@ -328,7 +328,7 @@ mod tests {
         let mut expected = Expectation::new(flight(walk), shapes);
         expected.outstanding = outstanding;
         let now = Instant::now();
-        let mut recorder = Recorder::new(specs.len(), vec!["node".into()], now).unwrap();
+        let mut recorder = Recorder::new(specs.len(), &["node".into()], now).unwrap();
         let (mut redirected, mut spare) = (Vec::new(), Vec::new());
         let mut sorter = ReplySorter {
             expected: &mut expected,

@@ -117,8 +117,8 @@ struct Ready {
 
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let Load { configuration, templates, routes, .. } = &*plan.load;
-    let labels = routes.nodes().map(|node| Arc::clone(&node.label)).collect();
-    let recorder = Recorder::new(configuration.operations.len(), labels, Instant::now())
+    let labels: Vec<_> = routes.nodes().map(|node| Arc::clone(&node.label)).collect();
+    let recorder = Recorder::new(configuration.operations.len(), &labels, Instant::now())
         .map_err(|error| plan.failure("prepare the records", &error))?;
     let connector = Connector::new(Arc::clone(&plan.load));
     let first = plan.thread * configuration.connections_per_thread;

@@ -34,7 +34,10 @@ pub async fn flush(ready: &Ready) -> Result<(), FlushError> {
     for address in ready.primaries() {
         let failed = |source| FlushError::Query { address, source };
         let (mut server, deadline) = flush_one(address, &ready.access).await.map_err(failed)?;
-        while count_keys {
+        if !count_keys {
+            continue;
+        }
+        loop {
             let keys = server.key_count().await.map_err(failed)?;
             if keys == 0 {
                 break;

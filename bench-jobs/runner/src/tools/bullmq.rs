@@ -86,7 +86,7 @@ impl Adapter for BullmqAdapter {
         let arguments = arguments::arguments(&self.spec, job, context);
         let measured = match measured(&self.spec, &report, arguments) {
             Ok(measured) => measured,
-            Err(error) => return refuse(explained(FailureStep::Output, error.to_string(), ended), None),
+            Err(error) => return refuse(explained(FailureStep::Output, &error.to_string(), ended), None),
         };
         match verdict(&report, ended) {
             None => Ok(measured),
@@ -102,7 +102,7 @@ fn read_report(context: &LaunchContext) -> Result<Report, ReportError> {
 
 /// What is wrong with a report that could be read, if anything.
 fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
-    let refuse = |step, message: &str| Some(explained(step, message.to_owned(), ended));
+    let refuse = |step, message: &str| Some(explained(step, message, ended));
     if let Some(failure) = &report.failure {
         let step = match failure.kind.as_str() {
             "errorReplies" => FailureStep::ErrorReplies,

@@ -183,7 +183,7 @@ pub(crate) fn read_report(directory: &Path) -> Result<Report, ReportError> {
 
 /// The failure that a readable report shows, if any.
 pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
-    let refuse = |step, message| Some(explained(step, message, ended));
+    let refuse = |step, message: String| Some(explained(step, &message, ended));
     if let Some(failure) = &report.failure {
         return refuse(FailureStep::Tool, failure.message.clone());
     }

@@ -42,7 +42,7 @@ pub(crate) fn unread(tool: &str, error: &impl Display, ended: &Ended) -> Failure
             (FailureStep::Tool, format!("{tool} was ended by signal {signal}; {error}"))
         }
     };
-    explained(step, message, ended)
+    explained(step, &message, ended)
 }
 
 /// What to declare so that Dragonfly takes BullMQ's scripts.
@@ -57,7 +57,7 @@ fn of_a_stack(line: &str) -> bool {
 }
 
 /// A failure with how the tool ended and its last words, and with the remedy if there is one.
-pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
+pub(crate) fn explained(step: FailureStep, message: &str, ended: &Ended) -> Failure {
     let said = message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n");
     let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
     let undeclared = last_lines.iter().chain([&said]).any(|line| line.contains("undeclared key"));
@@ -79,19 +79,19 @@ mod tests {
 
     #[test]
     fn a_script_that_dragonfly_refuses_is_reported_with_the_field_to_set() {
-        let in_message = explained(FailureStep::ErrorReplies, REFUSED.into(), &ended(Some(10), None));
+        let in_message = explained(FailureStep::ErrorReplies, REFUSED, &ended(Some(10), None));
         let mut run = ended(Some(10), None);
         run.last_lines = vec![REFUSED.to_owned()];
-        let in_lines = explained(FailureStep::Tool, "it failed".into(), &run);
+        let in_lines = explained(FailureStep::Tool, "it failed", &run);
         for failure in [in_message, in_lines] {
             assert!(failure.message.contains("set dragonfly.lockOnHashtags"), "{}", failure.message);
             assert!(failure.message.contains("dragonfly.allowUndeclaredKeys"), "{}", failure.message);
         }
         let with_remedy =
             format!("{REFUSED}: start Dragonfly with --lock_on_hashtags (lockOnHashtags: true)");
-        let once = explained(FailureStep::ErrorReplies, with_remedy.clone(), &ended(Some(10), None));
+        let once = explained(FailureStep::ErrorReplies, &with_remedy, &ended(Some(10), None));
         assert_eq!(once.message, with_remedy, "the remedy is named once");
-        let other = explained(FailureStep::Tool, "OOM".into(), &ended(Some(10), None));
+        let other = explained(FailureStep::Tool, "OOM", &ended(Some(10), None));
         assert_eq!(other.message, "OOM");
     }
 
@@ -106,7 +106,7 @@ mod tests {
         ]
         .map(str::to_owned)
         .to_vec();
-        let message = "ERR no\n    at JavascriptRedisParser.execute (parser.js:563:14)".to_owned();
+        let message = "ERR no\n    at JavascriptRedisParser.execute (parser.js:563:14)";
         let failure = explained(FailureStep::Tool, message, &ended);
         assert_eq!(failure.message, "ERR no");
         assert_eq!(failure.last_lines, ["ReplyError: ERR no", "at least one queue is missing"]);
