@@ -156,18 +156,14 @@ mod tests {
     }
 
     fn result(operations: &[(&str, u64, u64)]) -> PodResult {
-        let mut result = PodResult::default();
-        result.operations = operations
-            .iter()
-            .map(|(name, count, errors)| Operation {
-                name: (*name).to_owned(),
-                commands: crate::judged::commands::named(name).into_iter().collect(),
-                count: *count,
-                errors: *errors,
-                ..Operation::default()
-            })
-            .collect();
-        result
+        let operation = |(name, count, errors): &(&str, u64, u64)| Operation {
+            name: (*name).to_owned(),
+            commands: crate::judged::commands::named(name).into_iter().collect(),
+            count: *count,
+            errors: *errors,
+            ..Operation::default()
+        };
+        PodResult { operations: operations.iter().map(operation).collect(), ..PodResult::default() }
     }
 
     fn counters(commands: &[(&str, u64, u64)], processed: Option<u64>) -> ServerCounters {
