@@ -185,8 +185,8 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing_running() {
     let run = place.run();
     assert_eq!(run["status"]["phase"], "Cancelled");
     assert_eq!(run["status"]["message"], "interrupted: 0 of 1 measurements are stored");
-    let kept = place.result("sprint-write-1");
-    assert_eq!(kept["failure"]["failure"]["step"], "Interrupted", "{kept}");
+    let stored = place.result("sprint-write-1");
+    assert_eq!(stored["failure"]["failure"]["step"], "Interrupted", "{stored}");
     place.is_left_alone();
 }
 

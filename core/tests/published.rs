@@ -600,8 +600,8 @@ fn benchmarks_within_one_process_are_gos_own() {
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Of each suite's table: how many figures of the metrics that begin and end like this there
-/// are, and what they add up to, each column added up as it was published.
+/// For each suite's table: the number of figures of the metrics that begin and end like this,
+/// and their sum, each column added up as it was published.
 const TABLES: [(&str, &str, &str, usize, f64); 28] = [
     ("memtier-dragonfly-garnet", "OperationsPerSecond", "", 12, 83_837_866.95),
     ("memtier-dragonfly-garnet", "MeanMilliseconds", "", 12, 3.84744),

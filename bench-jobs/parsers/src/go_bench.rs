@@ -3,7 +3,7 @@
 //! Operations are named without `Benchmark`, and without `-8` where all have
 //! the same; with the package in front where there are several packages. The
 //! count is the number of iterations; ns/op is elapsed time over iterations,
-//! which with `b.RunParallel` is no latency, so that none is reported. Every
+//! which with `b.RunParallel` is not a latency, so the parser reports none. Every
 //! pair of value and unit is a metric named by its unit. Several runs
 //! (`-count`) are added up; their metrics are means.
 

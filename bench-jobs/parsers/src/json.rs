@@ -1,5 +1,5 @@
 //! Any JSON document whose values the manifest names by JSON pointers: what vegeta, k6, ghz and
-//! other tools write. A value is a number, or a text that holds one (`"1.2ms"`); `null` is no value.
+//! other tools write. A value is a number, or a text that holds one (`"1.2ms"`); `null` is not a value.
 
 use crate::{
     figures::{Draft, Field, Figure, FigureError, finish, position},

@@ -151,7 +151,7 @@ async fn an_observer_reports_what_a_servers_threads_used_in_a_window() {
     let load = Load::on(&server);
     let from = now();
     sleep(Duration::from_secs(2)).await;
-    // Told again, as by an operator that died in between: nothing is lost.
+    // A second command, as of an operator that died in between, loses nothing.
     sample(&observer, "run/read-1", 60).await;
     let to = now();
     // If a busy machine left a window without samples, those around it count.

@@ -65,7 +65,7 @@ pub fn line(text: &str) -> Result<(), Error> {
 
 /// Writes a line to standard error.
 pub fn warn(text: &str) {
-    // A closed standard error is no reason to fail.
+    // A closed standard error must not make the command fail.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

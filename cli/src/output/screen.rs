@@ -30,7 +30,7 @@ impl Default for Screen {
 
 impl Screen {
     fn write(text: &str) {
-        // A closed standard error is no reason to fail.
+        // A closed standard error must not make the command fail.
         let mut stderr = stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }

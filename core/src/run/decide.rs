@@ -1,6 +1,6 @@
 //! The heart of a run: from what is declared and what exists to the one next
-//! step. Pure: the same input always gives the same step. Of the status only records
-//! are read back (that the run has ended, its clock, its last setback), never the phase.
+//! step. Pure: the same input always gives the same step. It reads back only
+//! records of the status (that the run has ended, its clock, its last setback), never the phase.
 
 mod failures;
 pub(super) mod step;

@@ -46,7 +46,7 @@ fn merge_operation(name: &str, results: &[PodResult], common: &Common) -> Result
     })
 }
 
-/// An operation nobody sent (the GET of a write-only phase) is no row.
+/// An operation that nobody sent (the GET of a write-only phase) has no row.
 fn happened(operation: &Operation) -> bool {
     operation.count + operation.errors > 0 || operation.operations_per_second.is_some()
 }

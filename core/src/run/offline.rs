@@ -340,7 +340,9 @@ mod tests {
         let mut failed = lost("sprint-0");
         failed.failure.as_mut().unwrap().step = FailureStep::Tool;
         run.store(1, Some(now()), vec![failed], vec![]).unwrap();
-        let Next::End(Ending::Failed(failure)) = run.next(now()) else { panic!("a failure is no end") };
+        let Next::End(Ending::Failed(failure)) = run.next(now()) else {
+            panic!("a failure must end the run")
+        };
         assert_eq!(run.status(Ending::Failed(failure), now()).verdict, Some(Verdict::Invalid));
     }
 

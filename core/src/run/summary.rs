@@ -93,7 +93,7 @@ fn reasons(
 fn limited_by(results: &[&RepetitionResult]) -> Option<LimitedBy> {
     let found = || results.iter().filter_map(|result| result.limited_by.as_ref());
     let times = |one: &LimitedBy| found().filter(|other| other.by == one.by).count();
-    // Of several with as many the first counts.
+    // If several are equally frequent, the first counts.
     found().rev().max_by_key(|one| times(one)).cloned()
 }
 
@@ -311,7 +311,7 @@ mod tests {
         let (small, large, silent) =
             (measured(&[Some(1), Some(2)]), measured(&[Some(4), Some(5)]), measured(&[Some(9), None]));
         let memory = server_memory(&[&small, &large, &silent]).unwrap();
-        assert_eq!((memory.used_bytes, memory.peak_bytes), (9, 18), "a server that is silent is no zero");
+        assert_eq!((memory.used_bytes, memory.peak_bytes), (9, 18), "a silent server does not count as zero");
         assert_eq!(server_memory(&[&silent, &measured(&[])]), None);
     }
 

@@ -99,6 +99,6 @@ mod tests {
         let mut rows = [row([0.127, 0.127, 0.135]), row([0.127, 0.127, 0.903])];
         mark(&mut rows);
         let flagged = rows.map(|row| row.samples.iter().filter(|sample| sample.outlier).count());
-        assert_eq!(flagged, [0, 1], "one step is no outlier, a hundred are");
+        assert_eq!(flagged, [0, 1], "one step is not an outlier, a hundred are");
     }
 }

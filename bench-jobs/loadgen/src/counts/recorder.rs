@@ -26,7 +26,7 @@ pub struct OperationRecord {
     pub(crate) errors: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
-    /// Of the successful replies, and of what was unanswered with at least its wait.
+    /// Latencies of the successful replies; an unanswered request counts with the time it waited.
     pub(crate) latency: Histogram<u64>,
     /// Successful replies before the measured window.
     pub(crate) warmup_count: u64,

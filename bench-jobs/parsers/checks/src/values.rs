@@ -43,7 +43,7 @@ pub(crate) fn units(data: &[u8]) {
         assert_eq!(memory.to_string().parse().as_ref(), Ok(&memory), "{text:?} is not written as it is read");
         assert!(
             text.bytes().next().is_some_and(|byte| byte.is_ascii_digit()),
-            "{text:?} is no amount of memory"
+            "{text:?} is not an amount of memory"
         );
     }
     if let Ok(period) = text.parse::<Period>() {

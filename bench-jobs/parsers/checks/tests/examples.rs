@@ -111,7 +111,7 @@ fn garnets_numbers_have_thousands_separators() {
 fn dkvs_lines_name_their_operations() {
     let parsed = read("dkv", "alone", "regex/dkv-perf.txt");
     let names: Vec<_> = parsed.operations.iter().map(|operation| operation.name.as_str()).collect();
-    assert_eq!(names, ["set", "get", "has-not"], "a skipped test is no operation");
+    assert_eq!(names, ["set", "get", "has-not"], "a skipped test is not an operation");
     assert_percentiles(&parsed.operations[1], &[(50.0, 0.95), (95.0, 1.1), (99.0, 2.0)]);
     assert_percentiles(&parsed.operations[2], &[]);
 }
@@ -157,7 +157,7 @@ fn ycsbs_logs_hold_every_latency() {
     for (found, expected) in printed {
         assert!((found.unwrap() - expected).abs() < 1e-9, "{summary:?}");
     }
-    assert_eq!(read.commands.len(), 0, "READ is no command of a server");
+    assert_eq!(read.commands.len(), 0, "READ is not a command of a server");
     assert!((parsed.seconds.unwrap() - 2.331).abs() < 1e-6, "{:?}", parsed.seconds);
 }
 

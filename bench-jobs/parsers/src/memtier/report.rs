@@ -1,7 +1,6 @@
 //! memtier's result file: what it says, as far as it can be used.
 //!
-//! Of its numbers, `Count`, the histograms, the per-second counts and bytes are
-//! used. `Ops/sec` and `Total duration` can be a second off
+//! Used are `Count`, the histograms, the per-second counts and bytes. `Ops/sec` and `Total duration` can be a second off
 //! in either direction, since the tool averages the clients' start and end
 //! times in a way that loses whole seconds, and `Average Latency` of `Totals`
 //! is cut to complete milliseconds in 2.1.2 to 2.3.0; the first two are recorded

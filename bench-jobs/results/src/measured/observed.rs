@@ -18,7 +18,7 @@ pub struct CgroupUsage {
     pub cpuset: String,
     /// Memory in use now, in bytes.
     pub memory_bytes: u64,
-    /// Of that, files that nobody used lately and that could be dropped, in bytes.
+    /// The part of it that is files which nobody used lately, and which the kernel could drop, in bytes.
     #[serde(default)]
     pub inactive_file_bytes: u64,
     /// Largest memory use so far, in bytes.

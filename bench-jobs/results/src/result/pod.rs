@@ -175,7 +175,7 @@ pub struct ShardRecord {
 }
 
 /// The server, as this pod's own connection saw it before and after the load.
-/// Of a cluster the sums over its shards.
+/// For a cluster, the sums over its shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerRecord {

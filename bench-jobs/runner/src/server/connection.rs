@@ -236,7 +236,7 @@ impl Server {
         nodes::parse(&answer).ok_or(ServerError::Nodes(answer))
     }
 
-    /// One setting; `None` if the engine does not have it or hides it, which is no fault.
+    /// One setting; `None` if the engine does not have it or hides it, which is not a fault.
     async fn setting(&mut self, name: &str) -> Option<String> {
         let pairs: HashMap<String, String> = self.command(&["CONFIG", "GET", name]).await.ok()?;
         pairs.get(name).cloned()

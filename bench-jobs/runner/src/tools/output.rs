@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// Longest line kept, in bytes; the rest of a longer one is dropped.
+/// Longest stored line, in bytes; the runner drops the rest of a longer one.
 const MAXIMUM_LINE_BYTES: usize = 4096;
 const KEPT_LINES: usize = 40;
 pub const REDACTED: &str = "[redacted]";

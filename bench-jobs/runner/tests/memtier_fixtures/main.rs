@@ -170,7 +170,11 @@ fn hits_and_misses_are_exact_counts() {
     assert_eq!(reads(NEW, "b_read_only"), (100_000, Some(100_000), Some(0)));
     assert_eq!(reads(OLD, "b2_read_only_half_miss"), (40_000, Some(20_022), Some(19_978)));
     assert_eq!(reads(NEW, "k34_server_frozen_6s"), (39_781, Some(4), Some(39_777)));
-    assert_eq!(reads(NEW, "j_arbitrary").1, None, "with --command memtier does not tell hits from misses");
+    assert_eq!(
+        reads(NEW, "j_arbitrary").1,
+        None,
+        "with --command memtier does not separate hits from misses"
+    );
     for case in good_cases() {
         for text in text_rows(&case.file("out.json")).iter().filter(|row| counts_hits(row)) {
             let hits = text.number("Hits/sec") / text.number("Ops/sec") * text.count() as f64;
@@ -348,7 +352,7 @@ fn a_missing_result_file_is_refused() {
     assert_eq!(
         (partial.tool.connections, partial.tool.pipeline),
         (21, 5),
-        "what it was told to do is known all the same"
+        "its command line is known all the same"
     );
 }
 

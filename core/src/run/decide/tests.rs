@@ -129,7 +129,7 @@ fn a_run_that_goes_well_takes_these_steps_in_order() {
             Step::SendStart(0),
         ),
         (
-            "a pod that was not told is told again",
+            "a pod without the start command gets it again",
             observed(Started { start: at(1), unsent: true }, Absent),
             Step::SendStart(0),
         ),
@@ -401,7 +401,7 @@ fn a_run_whose_runners_are_unreachable_releases_its_turn() {
     let Step::StandBack { trouble, .. } =
         decide(&two_phases(), &observed(state, AttemptState::Absent), at(60))
     else {
-        panic!("the turn was kept");
+        panic!("the turn was not released");
     };
     assert!(trouble.message.contains("NetworkPolicy"), "{}", trouble.message);
 }

@@ -225,7 +225,10 @@ fn the_tools_own_rate_stands_beside_ours() {
         .collect();
     assert_eq!(rates, [(1000.0, Some(970.0)); 2]);
     let half = merge(&attempt(), 2, vec![reported("a", Some(480.0)), reported("b", None)]);
-    assert_eq!(half.operations[0].tool_operations_per_second, None, "a part of the pods is no rate of all");
+    assert_eq!(
+        half.operations[0].tool_operations_per_second, None,
+        "the rate of some pods is not the rate of all"
+    );
 }
 
 fn figured(pod: &str, values: &[(&str, f64, Merge)]) -> PodResult {

@@ -72,11 +72,11 @@ mod tests {
         assert_eq!(
             reported(&spec, &phases[2..]),
             Some(("script".into(), None, None)),
-            "what is left out is no zero"
+            "an omitted figure is not zero"
         );
         assert_eq!(reported(&spec, &[]), None);
         spec.headline = Some("write".into());
         assert_eq!(reported(&spec, &phases), Some(("write".into(), Some(1234), None)));
-        assert_eq!(reported(&spec, &phases[1..]), None, "another phase's figures are not those asked for");
+        assert_eq!(reported(&spec, &phases[1..]), None, "another phase's figures are not the headline");
     }
 }

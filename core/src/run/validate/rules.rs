@@ -277,7 +277,7 @@ mod tests {
         }
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         let settles = with(exec(), "memory", json!({"settle": "60s"}));
-        assert_eq!(refusal(settles, 1, etcd()), "", "the observer beside it reads what the kernel tells");
+        assert_eq!(refusal(settles, 1, etcd()), "", "the observer beside it reads what the kernel reports");
         assert_eq!(refusal(memtier, 2, redis()), "");
         assert_eq!(refusal(replica_reads("0:1"), 1, external(true)), "");
         assert_eq!(refusal(several, 1, external(false)), "", "a server alone takes several keys");

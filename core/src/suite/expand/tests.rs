@@ -54,7 +54,7 @@ fn interleaved_runs_come_repetition_by_repetition_each_shuffled_anew() {
         of_it.map(|run| format!("{} {}", run.cell.variant, run.cell.values.join(" "))).collect()
     };
     assert!(runs[..8].iter().all(|run| run.repetition == 1), "a second run before every first one");
-    assert_ne!(words(1), words(2), "the same order twice is no shuffle");
+    assert_ne!(words(1), words(2), "the same sequence twice is not a shuffle");
     assert_eq!(
         words(1),
         PINNED,
@@ -264,7 +264,7 @@ fn millions_of_combinations_are_refused_with_their_number_at_once() {
 fn a_value_of_the_wrong_type_is_refused_with_the_runs_field() {
     let reported = refusal(|spec| spec["axes"][1]["values"][1]["value"] = json!("ten"));
     assert!(reported.contains("phases[0]: memtier.pipeline"), "{reported}");
-    assert!(reported.contains("(and of 3 more)"), "each cause is told once: {reported}");
+    assert!(reported.contains("(and of 3 more)"), "each cause is reported once: {reported}");
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn suite_thresholds() -> Vec<ThresholdStatus> {
     };
     let operations = MetricName::OperationsPerSecond;
     let valkey = "valkey-8 threads=2 pipeline=10";
-    let message = "1.37 of the baseline, at least 0.95 asked for";
+    let message = "1.37 of the baseline, at least 0.95 required";
     vec![
         status(operations, valkey, 1.37, true, message),
         status(
@@ -185,14 +185,14 @@ fn suite_thresholds() -> Vec<ThresholdStatus> {
             "redis-8.0 threads=1 pipeline=1",
             1.22,
             true,
-            "1.22 of the baseline, at least 0.95 asked for",
+            "1.22 of the baseline, at least 0.95 required",
         ),
         status(
             MetricName::P99Milliseconds,
             "redis-6.2 threads=1 pipeline=1",
             18.9,
             false,
-            "18.9 ms, at most 15 ms asked for",
+            "18.9 ms, at most 15 ms required",
         ),
     ]
 }

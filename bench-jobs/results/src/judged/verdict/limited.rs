@@ -1,4 +1,4 @@
-//! What kept throughput from being higher. Pure.
+//! What limited the throughput. Pure.
 
 use super::evidence::{Busy, Evidence, percent};
 use crate::{judged::limits, measured::usage::ContainerUsage};
@@ -55,7 +55,7 @@ fn side<'a>(
     threads: &[Busy],
 ) -> Option<Utilisation> {
     let limit = usages.find_map(|(name, usage)| of_limit(what.0, name, usage));
-    // Of two that are as full the last counts.
+    // If two are equally busy, the last counts.
     [of_threads(what.1, threads), limit].into_iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share))
 }
 

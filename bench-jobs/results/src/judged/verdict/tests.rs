@@ -350,9 +350,9 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
 #[test]
 fn a_rate_that_was_kept_is_the_limit_and_one_that_was_not_is_none() {
     let by = |result| judged(result, &open_loop(), &[]).limited_by.unwrap();
-    let kept = by(scheduled(10_000, 0.05));
-    assert_eq!(kept.by, Limiter::Rate);
-    assert!(kept.evidence.contains("asks for 1,000 operations per second"), "{}", kept.evidence);
+    let followed = by(scheduled(10_000, 0.05));
+    assert_eq!(followed.by, Limiter::Rate);
+    assert!(followed.evidence.contains("asks for 1,000 operations per second"), "{}", followed.evidence);
     assert_eq!(by(scheduled(9_000, 0.05)).by, Limiter::NothingFound);
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 type Results = BTreeMap<String, StoredResult>;
 
-/// As a pass finds it that knows of `kept` and `jobs` alone.
+/// The run as a pass sees it that finds `stored` and `jobs` alone.
 fn settled(run: &BenchmarkRun, stored: &Results, jobs: &BTreeMap<String, JobFacts>) -> ValidatedRun {
     let mut run = validate(run).unwrap();
     settle(&mut run, stored, jobs);
@@ -64,7 +64,7 @@ fn stands(run: &ValidatedRun, stored: &Results) -> String {
     }
 }
 
-/// Everything measured, in order, until `run` ends; `result` tells what becomes of an attempt.
+/// Everything measured, in order, until `run` ends; `result` decides what becomes of an attempt.
 fn course(run: &BenchmarkRun, result: impl Fn(&Attempt) -> StoredResult) -> (Vec<String>, Results) {
     let (mut course, mut stored) = (Vec::new(), Results::new());
     loop {
@@ -179,7 +179,7 @@ fn a_job_made_by_another_version_is_measured_with_the_value_that_it_has() {
     assert_eq!(stands(&settled(&run, &odd, &no_jobs()), &odd), "knee-1r1=3000");
 }
 
-/// The open attempt of a run with this search in a phase with `tool`, after `kept`.
+/// The open attempt of a run with this search in a phase with `tool`, after `stored`.
 fn open(search: Value, tool: Value, stored: &[(&str, SearchPoint)]) -> Attempt {
     let mut run = searching(search, 1);
     let mut phase = tool;

@@ -24,7 +24,7 @@ fn point(value: u64, operations_per_second: f64, p99: f64) -> SearchPoint {
     SearchPoint { value, share: None, operations_per_second, p99_milliseconds: Some(p99), followed: true }
 }
 
-/// The values measured, and what was found, where `measure` tells the figures of a value.
+/// The values measured, and what was found, where `measure` returns the figures of a value.
 fn search(spec: &SearchSpec, measure: impl Fn(u64) -> SearchPoint) -> (Vec<u64>, Option<Knee>) {
     let mut points: Vec<SearchPoint> = Vec::new();
     loop {
