@@ -160,6 +160,7 @@ pub struct PodSettings {
     pub runtime_class_name: Option<String>,
     /// Affinity as in a pod (`kubectl explain pod.spec.affinity`), in addition to Dragstrip's own, such
     /// as that clients avoid servers' nodes. None if omitted.
+    #[serde(default)]
     #[schemars(schema_with = "without_texts::<Option<Affinity>>")]
     pub affinity: Option<Affinity>,
     /// Constraints as in a pod (`kubectl explain pod.spec.topologySpreadConstraints`), in addition to

@@ -81,7 +81,8 @@ pub struct AxisValue {
     /// Name in reports. Defaults to the value.
     #[schemars(length(min = 1, max = 40))]
     pub name: Option<String>,
-    /// The value for the axis' paths: any value.
+    /// The value for the axis' paths: any value. Only the patches apply if omitted.
+    #[serde(default)]
     #[schemars(schema_with = "any_value")]
     pub value: Option<Value>,
     /// Other changes to the runs.

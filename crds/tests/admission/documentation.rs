@@ -1,7 +1,7 @@
 //! `kubectl explain` names each field's default and form.
 
 use crate::schema;
-use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use serde_json::{Value, json};
 
 /// Every field of both specs that is ours: Kubernetes' own types document themselves.
@@ -54,6 +54,30 @@ fn every_optional_field_says_what_holds_without_it_or_shows_how_it_is_written() 
     };
     let silent: Vec<String> = fields().into_iter().filter(silent).map(|(path, _)| path).collect();
     assert_eq!(silent, Vec::<String>::new(), "their descriptions say neither");
+}
+
+// A type with a schema of its own hides from the derived schema that it is an Option.
+#[test]
+fn no_field_is_required_that_may_be_omitted() {
+    let specs = [
+        ("datastore", schema::spec::<Datastore>()),
+        ("run", schema::spec::<BenchmarkRun>()),
+        ("suite", schema::spec::<BenchmarkSuite>()),
+    ];
+    let mut wrong = Vec::new();
+    for (kind, spec) in specs {
+        schema::walk(&spec, kind, &mut |path, schema| {
+            for object in [schema, &schema["items"]] {
+                let required = object["required"].as_array().into_iter().flatten();
+                for name in required.filter_map(Value::as_str) {
+                    if description(&object["properties"][name]).contains("if omitted") {
+                        wrong.push(format!("{path}.{name}"));
+                    }
+                }
+            }
+        });
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "the API server refuses objects without them");
 }
 
 #[test]
