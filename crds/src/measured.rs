@@ -3,36 +3,30 @@
 use crate::workload::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// Latencies in milliseconds, read from a histogram, whose resolution is the
 /// tool's (1 µs for loadgen, 8 µs for memtier), or as a tool without histograms
 /// printed them. What is not known is omitted: nothing is answered in 0 ms.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencySummary {
     /// Arithmetic mean, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
     /// Median, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
     /// 90th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p90: Option<f64>,
     /// 95th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p95: Option<f64>,
     /// 99th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
     /// 99.9th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p999: Option<f64>,
     /// 99.99th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p9999: Option<f64>,
     /// Largest latency, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 
@@ -52,6 +46,7 @@ impl LatencySummary {
 }
 
 /// How repeated measurements of one quantity spread. Unit: that quantity's.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
@@ -60,13 +55,10 @@ pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,
     /// Sample standard deviation (divided by n - 1); omitted for one repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub standard_deviation: Option<f64>,
     /// Standard deviation divided by the mean; omitted for one repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub coefficient_of_variation: Option<f64>,
     /// Half the width of the 95 % confidence interval of the mean, by Student's t; omitted for one repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence95: Option<f64>,
 }
 

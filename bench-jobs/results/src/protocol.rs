@@ -9,6 +9,7 @@ use dragstrip_crds::{
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use signing::VerifyingKey;
 use std::net::SocketAddr;
 
@@ -57,6 +58,7 @@ pub const MEMORY_PATH: &str = "/v1/memory";
 pub const USAGE_PATH: &str = "/v1/usage";
 
 /// How connections are encrypted.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobTls {
@@ -83,6 +85,7 @@ pub struct JobMember {
 }
 
 /// The server a job is to load.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobTarget {
@@ -119,6 +122,7 @@ pub struct JobTarget {
 }
 
 /// All a runner needs to know.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {

@@ -346,7 +346,10 @@ mod tests {
     #[test]
     fn a_message_does_not_repeat_its_cause() {
         let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
-        for refused in [run(&cluster, &loadgen()), run(&redis(), &json!({"name": "read"}))] {
+        let parser = json!({"redisBenchmarkCsv": {"requests": 1}});
+        let exec = json!({"image": "i", "command": ["bench"], "parser": parser});
+        let read = json!({"name": "read", "load": {"keyMaximum": 9}, "exec": exec});
+        for refused in [run(&cluster, &loadgen()), run(&redis(), &read)] {
             let error = tried(&refused, &[], &["redis-server"]).unwrap_err();
             let reason = error.source().unwrap().to_string();
             assert!(!error.to_string().contains(&reason), "the cause is repeated: {error}");

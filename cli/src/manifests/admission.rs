@@ -27,5 +27,14 @@ pub fn check<K: CustomResourceExt>(object: &Value) -> Vec<Problem> {
     };
     let broken = Validator::new().validate_compiled(rules, object, None);
     let broken = broken.err().map(ValidationErrors::into_vec).unwrap_or_default();
-    broken.into_iter().map(|error| Problem::new(error.field_path, error.message)).collect()
+    let problem = |field: String, message: String| match value_at(object, &field) {
+        Some(Value::String(text)) => Problem::new(field, format!("{text:?}: {message}")),
+        _ => Problem::new(field, message),
+    };
+    broken.into_iter().map(|error| problem(error.field_path, error.message)).collect()
+}
+
+/// The value of a `field` such as spec.phases[0].name.
+fn value_at<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.pointer(&format!("/{}", field.replace(['.', '['], "/").replace(']', "")))
 }

@@ -8,8 +8,10 @@ use super::{
 use crate::measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The result at a glance: that of one phase, in whole numbers.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Headline {
@@ -18,13 +20,10 @@ pub struct Headline {
     pub phase: String,
     /// Operations per second of all operations together, mean over repetitions; omitted
     /// for a tool that counts none, and if several operations ran one after the other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<i64>,
     /// 99th percentile of latency in microseconds; omitted if the tool does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_latency_microseconds: Option<i64>,
     /// What limited the phase; omitted if it was not judged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limiter: Option<Limiter>,
 }
 
@@ -70,6 +69,7 @@ pub struct ToolStatus {
 }
 
 /// One operation of one phase over all repetitions.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationStatus {
@@ -80,15 +80,12 @@ pub struct OperationStatus {
     /// Throughput in operations per second and its spread over repetitions.
     pub operations_per_second: Spread,
     /// The tool's own figure, mean over repetitions; omitted if the tool does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_operations_per_second: Option<f64>,
     /// Bytes per second, both directions, mean over repetitions; 0 if the tool does not report them.
     pub bytes_per_second: f64,
     /// Reads that found their key.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
     /// Reads that found nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
     /// Error replies.
     pub errors: u64,
@@ -100,6 +97,7 @@ pub struct OperationStatus {
 }
 
 /// One measured repetition of a phase.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RepetitionStatus {
@@ -111,13 +109,10 @@ pub struct RepetitionStatus {
     pub window_seconds: f64,
     /// Throughput of all operations together, in operations per second; omitted if
     /// operations ran one after the other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations_per_second: Option<f64>,
     /// The tool's own figure of all operations together, for comparison only.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_operations_per_second: Option<f64>,
     /// 99th percentile of latency, in milliseconds; omitted if it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
     /// CPU the client pods used, in CPUs.
     pub client_cpus: f64,
@@ -134,10 +129,8 @@ pub struct RepetitionStatus {
     #[serde(default)]
     pub clock_offset_seconds: f64,
     /// Share of reads that found their key, from 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
     /// Whether its numbers may be believed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// What its verdict is not Valid for, such as Steal; the phase has the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -159,6 +152,7 @@ pub struct RetryStatus {
 }
 
 /// Results of one phase.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseStatus {
@@ -172,31 +166,25 @@ pub struct PhaseStatus {
     pub repetitions: Vec<RepetitionStatus>,
     /// Whether its numbers may be believed: the worst of its repetitions' verdicts, and of
     /// how they differ.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Why its verdict is not Valid, each reason once, with the evidence of the first
     /// repetition that has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<VerdictReason>,
     /// What limited the throughput, in most of the repetitions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<LimitedBy>,
     /// Figures of the tool's own, mean over repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
     /// Timed batches, of the last repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
     /// Scheduled, sent and answered requests of an open loop, summed over
     /// repetitions; its rate is that of each repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
     /// What a search found; the other figures are those at the value found, and until it
     /// has ended those at the best value so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchStatus>,
     /// Memory of the servers; omitted if nothing could measure it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_memory: Option<ServerMemoryStatus>,
     /// Memory of each server and of all together (member SUM), right after the phase and
     /// after its settle time; of the last repetition that counts. The phase's stored results
@@ -205,13 +193,10 @@ pub struct PhaseStatus {
     pub memory: Vec<MemoryReading>,
     /// What a million operations cost, in US dollars; omitted if the price of an instance
     /// type is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_million_operations_usd: Option<CostStatus>,
     /// Seconds of load before each measured part.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_seconds: Option<f64>,
     /// Keys that were written and counted before each measurement.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded_keys: Option<u64>,
     /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -2,33 +2,28 @@
 
 use dragstrip_crds::run::{MemoryMoment, MemoryReading, SUM};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The memory of one server; unknown figures are absent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberMemory {
     /// The server: an observer names it by its port, the operator by its pod.
     pub server: String,
     /// `used_memory`, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
     /// `used_memory_rss`, or VmRSS of the process of a server that speaks no RESP, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
     /// `used_memory_peak`, or VmHWM of the process of a server that speaks no RESP, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
     /// Keys, by DBSIZE.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
     /// Memory of its container, without files that could be dropped, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_bytes: Option<u64>,
     /// The most that its container has used, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup_peak_bytes: Option<u64>,
     /// Why something is absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
 }
 

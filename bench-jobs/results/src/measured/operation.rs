@@ -3,11 +3,13 @@
 use super::histogram::{EncodedHistogram, HistogramError, merged};
 use dragstrip_crds::measured::LatencySummary;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// Name of the row of all operations together.
 pub const TOTAL: &str = "TOTAL";
 
 /// What one operation did in one process, one pod, or all pods of one repetition.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
@@ -21,10 +23,8 @@ pub struct Operation {
     /// Replies that were not errors; 0 if the tool reports only a rate.
     pub count: u64,
     /// Reads that found their key; absent for operations that do not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
     /// Reads that found nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
     /// Error replies.
     pub errors: u64,
@@ -44,7 +44,6 @@ pub struct Operation {
     pub latency_milliseconds: LatencySummary,
     /// All latencies; absent in the compact form, and for tools that only print
     /// percentiles, which cannot be merged with another pod's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<EncodedHistogram>,
     /// Operations answered in each whole second since the load began; empty if the tool does
     /// not report them, and in a repetition.

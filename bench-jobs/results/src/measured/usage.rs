@@ -3,6 +3,7 @@
 
 use crate::measured::observed::CgroupUsage;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// One thread.
@@ -68,6 +69,7 @@ pub struct RoundTrip {
 }
 
 /// What a container used while a load ran, and what went on around it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerUsage {
@@ -81,7 +83,6 @@ pub struct ContainerUsage {
     /// Scheduling periods with throttling.
     pub throttled_periods: u64,
     /// Its CPU limit, in CPUs; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_limit: Option<f64>,
     /// Page faults for which the disk had to be read.
     #[serde(default)]
@@ -94,16 +95,12 @@ pub struct ContainerUsage {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<ThreadUsage>,
     /// The machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostUsage>,
     /// The pod's network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUsage>,
     /// The way to the server's pod, measured by clients of a Datastore.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<RoundTrip>,
     /// The cgroup at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<CgroupUsage>,
 }
 

@@ -10,6 +10,7 @@ use dragstrip_crds::{
     workload::ToolSpec,
 };
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Where a measured repetition went wrong.
@@ -117,21 +118,19 @@ pub struct Presence {
 }
 
 /// What the tool reports of itself; recorded, never the headline.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolRecord {
     /// loadgen, memtier, ...
     pub name: String,
     /// Its version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The mode it ran in, of a tool with several, such as Published.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// The command line, secrets removed.
     pub arguments: Vec<String>,
     /// Throughput in operations per second by the tool's own account.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_operations_per_second: Option<f64>,
     /// Connections it was to open.
     pub connections: u64,
@@ -208,6 +207,7 @@ impl ServerRecord {
 }
 
 /// Everything that one client pod reports about one repetition of one phase.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodResult {
@@ -218,13 +218,11 @@ pub struct PodResult {
     /// The pod's name.
     pub pod: String,
     /// The node it ran on, as the operator saw it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Whether this is all that the pod reported. What was made to fit a termination
     /// message is not, and is shown to people only: no sum and no check rests on it.
     pub complete: bool,
     /// Why the numbers must not be used; absent when they may be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The tool.
     pub tool: ToolRecord,
@@ -245,22 +243,17 @@ pub struct PodResult {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub commands: BTreeMap<String, u64>,
     /// Keys written before the load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Presence>,
     /// Operations of the warm-up; no other figure contains them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub warmup: BTreeMap<String, u64>,
     /// Jobs that must be in the queues after the load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Presence>,
     /// An open loop's schedule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
     /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_lag: Option<EncodedHistogram>,
     /// Timed batches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
     /// Figures of the tool's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -274,7 +267,6 @@ pub struct PodResult {
     /// What the client used.
     pub client: ContainerUsage,
     /// What the server reported; absent if it was never reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerRecord>,
     /// The memory of the servers, if only this pod could query them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
