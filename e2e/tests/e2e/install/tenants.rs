@@ -108,7 +108,7 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
         // A user who can read it can create the same; the tenant must not extract its password.
         env.datastore("guarded", &format!("{REDIS}\nauthSecretRef: {{name: hidden}}")).await?;
         let own = against("guarded", &exec(""));
-        refused(&tenant, "BenchmarkRun", &[own], "given the password of Datastore guarded").await?;
+        refused(&tenant, "BenchmarkRun", &[own], "receives the password of Datastore guarded").await?;
         let spec =
             json!({"spec": {"image": "evil.example.com/redis:7", "authSecretRef": {"name": "hidden"}}});
         let changed =
