@@ -122,11 +122,10 @@ fn suite_run(
         let median = 400.0 / (operations / 1000.0).powf(0.8);
         let bad = run.reasons.iter().find(|reason| reason.phase == phase);
         let verdict = bad.map_or(Verdict::Valid, |reason| reason.reason.verdict);
-        for operation in [operation, "TOTAL"] {
-            let (run, cell) = (run.name.clone(), cell.clone());
-            measured.push(Measured { run, repetition, cell, phase, operation, operations, median, verdict });
-            run_curve(&mut measured, chance);
-        }
+        let (name, row) = (run.name.clone(), cell.clone());
+        let one =
+            Measured { run: name, repetition, cell: row, phase, operation, operations, median, verdict };
+        measured.push(one);
         run.curves.push(curve(phase, operation, median, chance));
         run.timelines.push(timeline(phase, operations, 60, index == 20 && phase == "write", chance));
         let by = if cell.values[0] == "1" { Limiter::Server } else { Limiter::Client };
@@ -134,13 +133,6 @@ fn suite_run(
         run.limited_by.push(PhaseLimit { phase: phase.to_owned(), limited_by: LimitedBy { by, evidence } });
     }
     (run, measured)
-}
-
-/// The same figures of TOTAL and of the one operation differ by nothing but a hair.
-fn run_curve(measured: &mut [Measured], chance: &mut Chance) {
-    if let Some(last) = measured.last_mut() {
-        last.operations *= 1.0 + 1e-6 * chance.next();
-    }
 }
 
 fn suite_baseline() -> BaselineHead {

@@ -103,8 +103,8 @@ phases:
   exec:
     image: dragstrip.dev/testbed/redis:7.0
     command: [redis-benchmark]
-    args: [-h, '${HOST}', -p, '${PORT}', -t, get, -n, '60000', -c, '20', --csv]
-    parser: {redisBenchmarkCsv: {requests: 60000}}
+    args: [-h, '${HOST}', -p, '${PORT}', -t, get, -n, '150000', -c, '20', --csv]
+    parser: {redisBenchmarkCsv: {requests: 150000}}
 clients: {resources: {limits: {cpu: 200m, memory: 128Mi}}}
 timeout: 2m
 ";
