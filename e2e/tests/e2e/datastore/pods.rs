@@ -173,7 +173,7 @@ async fn a_server_on_its_nodes_network_is_measured_and_a_second_one_reports_the_
             find(&conditions, READY).is_some_and(|ready| {
                 ready.status == "False"
                     && ready.message.contains("26380, 9180")
-                    && ready.message.contains("leave hostNetwork out")
+                    && ready.message.contains("remove hostNetwork")
             })
         };
         env.datastore_is("second", "a port conflict in its status", SERVER_UP, reported).await?;
