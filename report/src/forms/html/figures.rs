@@ -95,7 +95,9 @@ fn verdict(document: &Document, rows: &[&Row]) -> Markup {
 /// The matrices of two varied axes or more: with fewer, the results say the same.
 pub fn matrices(document: &Document) -> Option<Markup> {
     let grids = if varied_axes(document).len() > 1 { pivot_grids(document) } else { Vec::new() };
-    (!grids.is_empty()).then(|| html! { @for grid in &grids { h3 { (grid.title) } (table::grid(grid)) } })
+    (!grids.is_empty()).then(|| {
+        html! { div.matrices { @for grid in &grids { div { h3 { (grid.title) } (table::grid(grid)) } } } }
+    })
 }
 
 pub fn conditions_of_runs(document: &Document) -> Option<Markup> {
