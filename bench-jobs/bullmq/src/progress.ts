@@ -1,6 +1,6 @@
 /** What a progress line shows beyond counts, for the runner that reads it. Pure. */
 
-/** Upper bounds of the buckets of latencies, in microseconds: those of bench-jobs/results/src/live.rs. */
+/** Upper bounds of the buckets of latencies, in microseconds: those of bench-jobs/results/src/measured/live.rs. */
 export const BOUNDS_MICROSECONDS: readonly number[] = [
   20, 32, 50, 80, 125, 200, 320, 500, 800, 1_250, 2_000, 3_200, 5_000, 8_000, 12_500, 20_000, 32_000, 50_000,
   80_000, 125_000, 200_000, 320_000, 500_000, 1_000_000,

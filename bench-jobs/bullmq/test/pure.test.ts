@@ -36,7 +36,7 @@ void test("errors of connecting fall into classes", () => {
 });
 
 void test("latencies are counted in the buckets that the runner reads", () => {
-  const source = readFileSync(new URL("../../../results/src/live.rs", import.meta.url), "utf8");
+  const source = readFileSync(new URL("../../../results/src/measured/live.rs", import.meta.url), "utf8");
   const text = /BOUNDS_MICROS: \[u64; BOUNDS\] = \[([^\]]*)\]/.exec(source)?.[1] ?? "";
   const bounds = text.split(",").map((bound) => Number(bound.replaceAll("_", "").trim())).filter((bound) => bound > 0);
   assert.deepEqual(BOUNDS_MICROSECONDS, bounds);
