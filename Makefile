@@ -98,9 +98,14 @@ $(HELM_DOCS):
 	GOBIN=$(dir $@)helm-docs.new go install github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
 	mv $(dir $@)helm-docs.new/helm-docs $@ && rmdir $(dir $@)helm-docs.new
 
+# Without the client libraries, nothing that a load passes through uses the redis crate.
+LIBRARIES ?=
+WITHOUT_LIBRARIES = --no-default-features --config profile.$(PROFILE).package.redis.opt-level=0
+
 .PHONY: cli
-cli: ## Put dragstrip, kubectl-dragstrip and its completion into ~/.local/bin, or PREFIX/bin (needs only Rust)
-	$(STATIC) cargo build --profile $(PROFILE) --locked --target $(HOST_TARGET) -p dragstrip
+cli: ## Put dragstrip, kubectl-dragstrip and its completion into ~/.local/bin, or PREFIX/bin (needs only Rust; LIBRARIES=1 adds local runs with fred and redis-rs)
+	$(STATIC) cargo build --profile $(PROFILE) --locked --target $(HOST_TARGET) -p dragstrip \
+	  $(if $(LIBRARIES),,$(WITHOUT_LIBRARIES))
 	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/$(PROFILE)/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
 	install cli/kubectl_complete-dragstrip $(PREFIX)/bin/

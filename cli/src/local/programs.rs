@@ -13,12 +13,20 @@ use std::{
     process::ExitCode,
 };
 
+/// The programs that this one contains.
+const CONTAINED: &[&str] = if cfg!(feature = "libraries") {
+    &[RUNNER_NAME, LOADGEN_NAME, CLIENTS_NAME]
+} else {
+    &[RUNNER_NAME, LOADGEN_NAME]
+};
+
 /// Runs the program under whose name this one was started, if it is another.
 pub fn other_program() -> Option<ExitCode> {
     let name = env::args_os().next()?;
     match Path::new(&name).file_name()?.to_str()? {
         RUNNER_NAME => Some(runner()),
         LOADGEN_NAME => Some(dragstrip_loadgen::main()),
+        #[cfg(feature = "libraries")]
         CLIENTS_NAME => Some(dragstrip_clients::main()),
         _ => super::warden::other_work(),
     }
@@ -39,7 +47,7 @@ fn runner() -> ExitCode {
 pub fn link(directory: &Path) -> io::Result<()> {
     let own = env::current_exe()?;
     std::fs::create_dir_all(directory)?;
-    for name in [RUNNER_NAME, LOADGEN_NAME, CLIENTS_NAME] {
+    for name in CONTAINED {
         symlink(&own, directory.join(name))?;
     }
     Ok(())
@@ -91,6 +99,10 @@ pub fn server_remedy(engine: Engine) -> String {
 /// The program of `tool` that must be on PATH, and how to get it; `None` if this one contains it.
 pub fn of_tool(tool: &ToolSpec) -> Option<(String, &'static str)> {
     match tool {
+        ToolSpec::Loadgen(spec) if spec.library.is_some() && !CONTAINED.contains(&CLIENTS_NAME) => Some((
+            CLIENTS_NAME.to_owned(),
+            "this build of dragstrip does not contain the client libraries: install one that does with 'make cli LIBRARIES=1', or leave loadgen.library out",
+        )),
         ToolSpec::Loadgen(_) => None,
         ToolSpec::Memtier(_) => Some((
             "memtier_benchmark".to_owned(),
