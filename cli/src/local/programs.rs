@@ -101,7 +101,7 @@ pub fn of_tool(tool: &ToolSpec) -> Option<(String, &'static str)> {
     match tool {
         ToolSpec::Loadgen(spec) if spec.library.is_some() && !CONTAINED.contains(&CLIENTS_NAME) => Some((
             CLIENTS_NAME.to_owned(),
-            "this build of dragstrip does not contain the client libraries: install one that does with 'make cli LIBRARIES=1', or leave loadgen.library out",
+            "this build of dragstrip does not contain the client libraries: install one that does with 'make cli LIBRARIES=1', or use loadgen's own client (client: Raw)",
         )),
         ToolSpec::Loadgen(_) => None,
         ToolSpec::Memtier(_) => Some((
