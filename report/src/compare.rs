@@ -17,7 +17,7 @@ use crate::{
     select::RowIndex,
 };
 use baseline::{Baseline, Counterpart};
-use dragstrip_crds::suite::ComparisonVerdict;
+use dragstrip_crds::{suite::ComparisonVerdict, thresholds::MetricName};
 use std::collections::BTreeMap;
 
 const WELCH: &str = "Ratios and differences of means have 95 % confidence intervals: Welch's for differences, Fieller's with Welch's degrees of freedom for ratios.";
@@ -36,8 +36,11 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let index = RowIndex::of(&document.rows);
     let mut outcomes: Vec<Outcome> =
         document.rows.iter().map(|row| outcome(row, &baseline, &index, &noise, &refusals)).collect();
-    let family =
-        chance::judge_together(outcomes.iter_mut().filter_map(|(comparison, _)| comparison.as_mut()));
+    let figures = document.rows.iter().zip(&mut outcomes);
+    let compared = figures.filter_map(|(row, (comparison, _))| Some((row, comparison.as_mut()?)));
+    let family = chance::judge_together(
+        compared.filter(|(row, comparison)| counts(row, comparison)).map(|(_, comparison)| comparison),
+    );
     for (row, outcome) in document.rows.iter_mut().zip(outcomes) {
         (row.comparison, row.uncompared) = outcome;
     }
@@ -51,6 +54,13 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
         notes: table_notes.into_iter().chain(family.note()).collect(),
         compared: family.compared,
     });
+}
+
+/// Whether a figure is one more that could differ by chance: bytes per second are operations per
+/// second times a constant, and what never varies, such as 0 errors, differs only in truth.
+fn counts(row: &Row, comparison: &Comparison) -> bool {
+    row.metric != MetricName::BytesPerSecond.to_string()
+        && comparison.difference.low < comparison.difference.high
 }
 
 type Outcome = (Option<Comparison>, Option<String>);

@@ -165,7 +165,7 @@ pub struct Comparison {
     /// Whether the intervals are valid: both sides have several measurements, or this side has
     /// and the baseline is a published figure, which counts as exact.
     pub interval_known: bool,
-    /// The noise: differences up to this share of the baseline's figure do not count.
+    /// Differences up to this share of the baseline's figure, if proven, are called Same.
     pub margin: f64,
     /// The p value (two-sided, Welch's t test); omitted without an interval and for published
     /// figures.

@@ -5,12 +5,15 @@ use super::{
     client::{self, Cluster, Given},
     gather::{self, Source},
 };
-use crate::output::format;
+use crate::output::{format, print};
 use clap::Args;
-use dragstrip_crds::suite::ComparisonVerdict;
+use dragstrip_crds::{
+    run::{RunPhase, Verdict},
+    suite::ComparisonVerdict,
+};
 use dragstrip_report::{
     BaselineInput, Input, build,
-    document::{Comparison, Document},
+    document::{Comparison, Document, RunRecord},
 };
 use std::{path::Path, process::ExitCode};
 
@@ -138,14 +141,22 @@ fn uncompared(mut document: Document) -> Document {
     document
 }
 
-/// 0 if nothing is worse, 1 if something is, 2 if nothing could be compared. Some of many equal
-/// figures are Worse by chance: only those count that hold after the correction for that.
+/// Runs that have no result, or one that must not be used.
+fn failed(document: &Document) -> impl Iterator<Item = &RunRecord> {
+    let bad = |run: &&RunRecord| {
+        matches!(run.phase, RunPhase::Failed | RunPhase::Cancelled) || run.verdict == Some(Verdict::Invalid)
+    };
+    document.runs.iter().filter(bad)
+}
+
+/// 0 if nothing is worse, 1 if something is or a run failed, 2 if nothing could be compared. Some of
+/// many equal figures are Worse by chance: only those count that hold after the correction for that.
 fn exit_code(document: &Document) -> u8 {
     let all = || document.rows.iter().filter_map(|row| row.comparison.as_ref());
     let worse = |it: &Comparison| {
         it.verdict == ComparisonVerdict::Worse && it.holds_among_all.unwrap_or(it.chance.is_none())
     };
-    if all().any(worse) {
+    if all().any(worse) || failed(document).next().is_some() {
         return 1;
     }
     let compared = all().any(|it| it.verdict != ComparisonVerdict::NotComparable);
@@ -160,6 +171,10 @@ pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<Exi
     let (there, here) = (source(cluster, name).await?, source(cluster, other).await?);
     let document = compared(there, here, name, other, options.force)?;
     format::write(&format::render(&document, options.output.format), options.output.output_file.as_deref())?;
+    for run in failed(&document) {
+        let why = run.failure.as_deref().unwrap_or("its numbers must not be used");
+        print::warn(&format!("run {} is {}: {why}", run.name, run.phase));
+    }
     Ok(ExitCode::from(exit_code(&document)))
 }
 
@@ -235,6 +250,27 @@ mod tests {
             assert_eq!(exit_code(&of(false)), 2, "refused: {:#?}", of(false));
             assert_eq!(exit_code(&of(true)), 1, "compared by force: {:#?}", of(true));
         }
+    }
+
+    #[test]
+    fn runs_of_different_workloads_are_compared_only_by_force() {
+        let with_pipeline = |name: &str, rates, pipeline: u64| {
+            let Source::Measured(mut input) = run(name, rates) else { panic!("a run is measured here") };
+            let mut spec = serde_json::to_value(&input.entries[0].run.spec).unwrap();
+            spec["phases"][0]["loadgen"]["pipeline"] = json!(pipeline);
+            input.entries[0].run.spec = serde_json::from_value(spec).unwrap();
+            Source::Measured(input)
+        };
+        let of = |force| {
+            let there = with_pipeline("a", [100.0, 101.0, 99.0], 1);
+            let here = with_pipeline("b", [640.0, 641.0, 639.0], 10);
+            compared(there, here, "a", "b", force).unwrap()
+        };
+        assert_eq!(exit_code(&of(false)), 2, "{:#?}", of(false));
+        let reason =
+            of(false).rows.iter().find_map(|row| Some(row.comparison.as_ref()?.reason.clone())).unwrap();
+        assert!(reason.contains("spec/phases/0/loadgen/pipeline is 10 instead of 1"), "{reason}");
+        assert_eq!(exit_code(&of(true)), 0, "compared by force: {:#?}", of(true));
     }
 
     #[test]

@@ -22,6 +22,8 @@ const SUBJECT: [&str; 6] = [
     "server.declaration",
     "server.address",
 ];
+/// The parts of a spec that are the workload.
+const WORKLOAD: [&str; 2] = ["/phases", "/clients"];
 /// Digest of the Datastore's declaration: if it differs, every other server fact may differ too.
 const DECLARATION: &str = "server.declaration";
 
@@ -43,8 +45,13 @@ pub fn check(
             Some(table) => table.facts.clone(),
             None => facts_of(baseline.other.unwrap_or(document), counterpart),
         };
-        let paths = if baseline.is_within() { paths(entries, cell, counterpart) } else { Vec::new() };
-        let differences = differences(&facts_of(document, cell), &there, &paths);
+        let changes = if baseline.is_within() { changes(entries, cell, counterpart) } else { Vec::new() };
+        let here = facts_of(document, cell);
+        let differences = if baseline.is_one_of_several_runs() {
+            undeclared(&differences(&here, &there, &[]), &changes)
+        } else {
+            differences(&here, &there, &changes)
+        };
         // A published table always comes from other machines.
         if baseline.table.is_none() && !anyway {
             refusals.extend(refusal(&differences).map(|reason| (cell.clone(), reason)));
@@ -57,7 +64,7 @@ pub fn check(
 fn refusal(differences: &[Difference]) -> Option<String> {
     let first = differences.iter().find(|difference| !difference.varied)?;
     Some(format!(
-        "measured under different conditions: {} is {} instead of {}; set compareAnyway to compare all the same",
+        "measured under different conditions: {} is {} instead of {}; set compareAnyway (compare --force) to compare all the same",
         first.fact, first.here, first.baseline
     ))
 }
@@ -77,50 +84,75 @@ fn facts_of(document: &Document, cell: &Cell) -> Facts {
     values.into_iter().map(|(name, values)| (name.clone(), Vec::from_iter(values).join(", "))).collect()
 }
 
-/// The JSON pointers at which the specs of two combinations differ.
-fn paths(entries: &dyn Entries, here: &Cell, there: &Cell) -> Vec<String> {
+/// A JSON pointer at which two specs differ, and the values there.
+struct Change {
+    path: String,
+    here: Value,
+    there: Value,
+}
+
+/// Where the specs of two combinations differ.
+fn changes(entries: &dyn Entries, here: &Cell, there: &Cell) -> Vec<Change> {
     let places = entries.places();
     let spec = |cell: &Cell| {
         let place = places.iter().position(|(other, _)| *other == cell)?;
         serde_json::to_value(&entries.entry(place)?.run.spec).ok()
     };
-    let mut paths = Vec::new();
+    let mut changes = Vec::new();
     if let (Some(here), Some(there)) = (spec(here), spec(there)) {
-        add_paths(&here, &there, String::new(), &mut paths);
+        add_changes(&here, &there, String::new(), &mut changes);
     }
-    paths
+    changes
 }
 
-fn add_paths(here: &Value, there: &Value, path: String, found: &mut Vec<String>) {
+fn add_changes(here: &Value, there: &Value, path: String, found: &mut Vec<Change>) {
     match (here, there) {
         (Value::Object(here), Value::Object(there)) => {
             let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
             for name in names {
                 let of = |all: &Map<String, Value>| all.get(name).cloned().unwrap_or_default();
-                add_paths(&of(here), &of(there), format!("{path}/{name}"), found);
+                add_changes(&of(here), &of(there), format!("{path}/{name}"), found);
             }
         }
         (Value::Array(here), Value::Array(there)) if here.len() == there.len() => {
             for (index, (here, there)) in here.iter().zip(there).enumerate() {
-                add_paths(here, there, format!("{path}/{index}"), found);
+                add_changes(here, there, format!("{path}/{index}"), found);
             }
         }
         _ if here == there => {}
-        _ => found.push(path),
+        _ => found.push(Change { path, here: here.clone(), there: there.clone() }),
     }
 }
 
-/// Whether the suite declares a difference of `fact`, given the `paths` at which specs differ.
-fn is_varied(fact: &str, paths: &[String]) -> bool {
+/// What differs between runs that nobody declared to differ: of a workload, the places in the
+/// spec with both values instead of the digests.
+fn undeclared(facts: &[Difference], changes: &[Change]) -> Vec<Difference> {
+    let text = |value: &Value| if value.is_null() { "absent".to_owned() } else { value.to_string() };
+    let of_workload = |change: &&Change| WORKLOAD.iter().any(|prefix| change.path.starts_with(prefix));
+    let places = changes.iter().filter(of_workload).map(|change| Difference {
+        cell: None,
+        fact: format!("spec{}", change.path),
+        baseline: text(&change.there),
+        here: text(&change.here),
+        varied: false,
+    });
+    let places: Vec<Difference> = places.collect();
+    let shown = |fact: &&Difference| places.is_empty() || !fact.fact.starts_with("workload.");
+    facts.iter().filter(shown).cloned().chain(places.clone()).collect()
+}
+
+/// Whether the suite declares a difference of `fact`, given the `changes` between the specs.
+fn is_varied(fact: &str, changes: &[Change]) -> bool {
+    let paths = || changes.iter().map(|change| change.path.as_str());
     let begins =
-        |prefixes: &[&str]| paths.iter().any(|path| prefixes.iter().any(|prefix| path.starts_with(prefix)));
+        |prefixes: &[&str]| paths().any(|path| prefixes.iter().any(|prefix| path.starts_with(prefix)));
     match fact.split('.').next() {
         _ if SUBJECT.contains(&fact) => true,
         Some("server") => begins(&["/target"]),
         // Nobody chooses the machine of a server that exists already.
         Some("machine") => {
             begins(&["/target/external", "/target/datastoreRef"])
-                || paths.iter().any(|path| path.contains("/placement"))
+                || paths().any(|path| path.contains("/placement"))
         }
         Some("client") => begins(&["/clients", "/phases"]),
         Some("workload") => begins(&["/clients", "/phases", "/repetitions"]),
@@ -129,7 +161,7 @@ fn is_varied(fact: &str, paths: &[String]) -> bool {
 }
 
 /// The facts that both sides have and that differ.
-fn differences(here: &Facts, baseline: &Facts, paths: &[String]) -> Vec<Difference> {
+fn differences(here: &Facts, baseline: &Facts, changes: &[Change]) -> Vec<Difference> {
     let declared = here.get(DECLARATION) != baseline.get(DECLARATION);
     let both = here.iter().filter_map(|(name, value)| Some((name, value, baseline.get(name)?)));
     let decides = |name: &str| DECIDING.iter().any(|group| name.starts_with(group));
@@ -139,7 +171,7 @@ fn differences(here: &Facts, baseline: &Facts, paths: &[String]) -> Vec<Differen
             fact: name.clone(),
             baseline: there.clone(),
             here: here.clone(),
-            varied: is_varied(name, paths) || (declared && name.starts_with("server.")),
+            varied: is_varied(name, changes) || (declared && name.starts_with("server.")),
         })
         .collect()
 }

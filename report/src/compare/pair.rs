@@ -42,7 +42,8 @@ fn comparison(
     noise: &verdict::Noise,
 ) -> Comparison {
     let margin = noise.margin(&row.metric);
-    let (verdict, reason) = verdict::judge(&ratio, interval_known, margin, row.more_is_better);
+    let shares = (margin, noise.of_metric(&row.metric));
+    let (verdict, reason) = verdict::judge(&ratio, interval_known, shares, row.more_is_better);
     Comparison {
         baseline,
         baseline_samples,

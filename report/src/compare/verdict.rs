@@ -6,9 +6,10 @@ use crate::{
 };
 use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict, thresholds::MetricName};
 
-/// Noise of throughput, and of everything except latency, without a calibration.
+/// The largest difference of throughput, and of everything except latency, that is called none, and
+/// its noise without a calibration.
 const DEFAULT_THROUGHPUT: f64 = 0.03;
-/// Noise of latency without a calibration.
+/// The same of latency.
 const DEFAULT_LATENCY: f64 = 0.05;
 /// The least noise, however quiet the nodes are: smaller differences matter to nobody.
 const LEAST: f64 = 0.01;
@@ -46,30 +47,43 @@ impl Noise {
                 | MetricName::ElementsPerSecond
                 | MetricName::SecondsPerBatch,
             ) => self.throughput,
-            _ if is_latency(metric) => self.p99,
+            Some(
+                MetricName::P99Milliseconds
+                | MetricName::P999Milliseconds
+                | MetricName::P9999Milliseconds
+                | MetricName::MaxMilliseconds,
+            ) => self.p99,
             _ => None,
         }
     }
 
     /// The share of a figure up to which a difference is noise.
-    pub fn margin(&self, metric: &str) -> f64 {
+    pub fn of_metric(&self, metric: &str) -> f64 {
         self.calibrated(metric).unwrap_or_else(|| default_margin(metric)).max(LEAST)
+    }
+
+    /// The share of a figure up to which a proven difference is called none. Quiet nodes make it
+    /// smaller; noisy ones never make it larger: what cannot be seen is not the same.
+    pub fn margin(&self, metric: &str) -> f64 {
+        self.of_metric(metric).min(default_margin(metric))
     }
 
     pub fn sentence(&self) -> String {
         let [rate, latency] = [MetricName::OperationsPerSecond, MetricName::P99Milliseconds].map(|metric| {
             let metric = metric.to_string();
             let source = if self.calibrated(&metric).is_some() { "calibrated" } else { "assumed" };
-            format!("±{:.1} % ({source})", self.margin(&metric) * 100.0)
+            format!("±{:.1} % ({source})", self.of_metric(&metric) * 100.0)
         });
         format!("Noise: throughput {rate}, latency {latency}.")
     }
 }
 
+/// Judges `ratio`: Same if its interval lies within `margin`, Better or Worse if it excludes 1 and
+/// the ratio is farther from 1 than `noise`.
 pub fn judge(
     ratio: &Estimate,
     has_interval: bool,
-    margin: f64,
+    (margin, noise): (f64, f64),
     more_is_better: Option<bool>,
 ) -> (ComparisonVerdict, String) {
     let unclear = |reason: String| (ComparisonVerdict::Unclear, reason);
@@ -80,15 +94,17 @@ pub fn judge(
     if is_open(ratio) && ratio.low <= 1.0 {
         return unclear("the measurements vary too much to estimate a ratio".to_owned());
     }
-    let noise = format!("the noise of ±{:.1} %", margin * 100.0);
-    let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
+    let within = |share: f64| (1.0 / (1.0 + share), 1.0 + share);
+    let ((least, most), (below, above)) = (within(margin), within(noise));
+    let noise = format!("the noise of ±{:.1} %", noise * 100.0);
     let high = if is_open(ratio) { "∞".to_owned() } else { percent(ratio.high) };
     let change = format!("{} ({} to {high})", percent(ratio.mid), percent(ratio.low));
     if ratio.low >= least && ratio.high <= most {
-        return (ComparisonVerdict::Same, format!("{change}: the whole interval lies within {noise}"));
+        let margin = margin * 100.0;
+        return (ComparisonVerdict::Same, format!("{change}: the whole interval lies within ±{margin:.1} %"));
     }
     let significant = ratio.low > 1.0 || ratio.high < 1.0;
-    let exceeds_noise = ratio.mid < least || ratio.mid > most;
+    let exceeds_noise = ratio.mid < below || ratio.mid > above;
     match (significant, exceeds_noise, more_is_better) {
         (true, true, Some(more)) => {
             let better = (ratio.mid > 1.0) == more;
@@ -110,7 +126,7 @@ mod tests {
     use super::*;
 
     fn verdict(low: f64, mid: f64, high: f64, more_is_better: Option<bool>) -> ComparisonVerdict {
-        judge(&Estimate { low, mid, high }, true, 0.03, more_is_better).0
+        judge(&Estimate { low, mid, high }, true, (0.03, 0.03), more_is_better).0
     }
 
     #[test]
@@ -139,24 +155,33 @@ mod tests {
     fn a_ratio_without_an_upper_end_is_judged_by_its_lower_one() {
         assert_eq!(verdict(17.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Worse);
         assert_eq!(verdict(0.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Unclear);
-        let (_, reason) = judge(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, true, 0.03, Some(true));
+        let (_, reason) =
+            judge(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, true, (0.03, 0.03), Some(true));
         assert!(reason.contains("to ∞"), "{reason}");
     }
 
     #[test]
     fn one_measurement_proves_nothing() {
         let alone = Estimate { low: 2.0, mid: 2.0, high: 2.0 };
-        let (verdict, reason) = judge(&alone, false, 0.03, Some(true));
+        let (verdict, reason) = judge(&alone, false, (0.03, 0.03), Some(true));
         assert_eq!(verdict, ComparisonVerdict::Unclear);
         assert!(reason.contains("+100.0 %") && reason.contains("at least 3"), "{reason}");
     }
 
     #[test]
-    fn margins_come_from_calibrations_and_are_never_zero() {
+    fn noise_comes_from_calibrations_and_makes_no_difference_the_same() {
         let calibrated = Noise { throughput: Some(0.06), p99: Some(0.001) };
-        let margins = ["OperationsPerSecond", "P50Milliseconds", "ServerUsedBytes"]
-            .map(|metric| calibrated.margin(metric).to_string());
-        assert_eq!(margins, ["0.06", "0.01", "0.03"]);
+        let metrics = ["OperationsPerSecond", "P99Milliseconds", "P50Milliseconds", "ServerUsedBytes"];
+        let noise = metrics.map(|metric| calibrated.of_metric(metric).to_string());
+        assert_eq!(noise, ["0.06", "0.01", "0.05", "0.03"], "a p99 says nothing of a median");
+        let margins = metrics.map(|metric| calibrated.margin(metric).to_string());
+        assert_eq!(margins, ["0.03", "0.01", "0.05", "0.03"]);
+        let loud = |mid: f64| {
+            judge(&Estimate { low: mid - 0.01, mid, high: mid + 0.01 }, true, (0.05, 0.15), Some(false)).0
+        };
+        assert_eq!(loud(1.12), ComparisonVerdict::Unclear, "12 % more is not the same, whatever the noise");
+        assert_eq!(loud(1.02), ComparisonVerdict::Same);
+        assert_eq!(loud(1.30), ComparisonVerdict::Worse);
         assert_eq!(
             Noise::default().sentence(),
             "Noise: throughput ±3.0 % (assumed), latency ±5.0 % (assumed)."

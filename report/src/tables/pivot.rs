@@ -77,6 +77,8 @@ pub fn pivots(document: &Document) -> Vec<Pivot<'_>> {
     let source = Source { document, index, measures, variants };
     let (measures, variants) = (source.measures.len(), source.variants.len());
     let spanned = match varied_axes(document).as_slice() {
+        // A few listings with ratios say it all.
+        [] if variants == 2 && measures <= 3 && document.baseline.is_some() => None,
         [] if variants == 2 && measures > 1 => Some((Dimension::Measure, Variant)),
         [] if variants > 2 && measures > 1 => Some((Variant, Dimension::Measure)),
         [(axis, _)] if measures > 2 => Some((Axis(*axis), Dimension::Measure)),

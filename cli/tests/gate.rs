@@ -1,0 +1,130 @@
+//! The shipped gate for pull requests (examples/ci/engine-pull-request.yaml), its steps run as they
+//! are with real servers: it is green only if the branch is sound and not worse.
+#![cfg(target_os = "linux")]
+// A helper of a test is a test too, which clippy cannot see.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const WORKFLOW: &str = include_str!("../../examples/ci/engine-pull-request.yaml");
+
+/// A short race, on a machine that other tests use too.
+const RACE: &str = "apiVersion: dragstrip.dev/v1alpha1
+kind: Datastore
+metadata: {name: engine}
+spec: {engine: Redis, threads: 1, maxMemory: 64Mi}
+---
+apiVersion: dragstrip.dev/v1alpha1
+kind: BenchmarkRun
+metadata: {name: race}
+spec:
+  target: {datastoreRef: {name: engine}}
+  repetitions: 3
+  requirements: [{check: ShortWindow, level: Ignore}]
+  phases:
+  - name: write
+    loadgen: {duration: 1s, connectionsPerThread: 4, keyMaximum: 1000, ratio: \"1:0\"}
+";
+
+/// The shell of a step of the workflow.
+fn step(name: &str) -> String {
+    let workflow: serde_yaml::Value = serde_yaml::from_str(WORKFLOW).unwrap();
+    let steps = workflow["jobs"]["race"]["steps"].as_sequence().unwrap();
+    let step = steps.iter().find(|step| step["name"].as_str() == Some(name)).expect("no such step");
+    step["run"].as_str().unwrap().to_owned()
+}
+
+/// A checkout whose server is redis-server, started by this line of a shell.
+fn checkout(directory: &Path, side: &str, line: &str) {
+    let server = directory.join(side).join("src/redis-server");
+    fs::create_dir_all(server.parent().unwrap()).unwrap();
+    fs::write(&server, format!("#!/bin/sh\n{line}\n")).unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What the steps leave in GITHUB_OUTPUT.
+fn output(file: &Path, name: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or_default().to_owned()
+}
+
+/// Runs a step in `directory`, and returns whether it was green, and what it printed.
+fn run(directory: &Path, name: &str, variables: &[(&str, String)]) -> (bool, String) {
+    let programs = PathBuf::from(env!("CARGO_BIN_EXE_dragstrip")).parent().unwrap().to_owned();
+    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap());
+    let mut command = Command::new("bash");
+    command.args(["-eo", "pipefail", "-c", &step(name)]).current_dir(directory).env("PATH", path);
+    command
+        .env("GITHUB_OUTPUT", directory.join("output"))
+        .env("GITHUB_STEP_SUMMARY", directory.join("summary"));
+    // Nothing here may ask a cluster.
+    command.env("KUBECONFIG", "/no/such/file").envs(variables.iter().cloned());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    (output.status.success(), text)
+}
+
+/// Whether the gate is green for a base and a branch whose servers are started so, and all it prints.
+fn gate(race: &str, base: &str, branch: &str) -> (bool, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    checkout(directory, "base", base);
+    checkout(directory, "branch", branch);
+    fs::create_dir_all(directory.join("branch/.github")).unwrap();
+    fs::write(directory.join("branch/.github/race.yaml"), race).unwrap();
+    let (raced, mut text) = run(directory, "Race both", &[]);
+    if !raced {
+        return (false, text);
+    }
+    let (compared, more) = run(directory, "Compare", &[]);
+    text += &more;
+    assert!(compared, "the step that compares failed: {text}");
+    let file = directory.join("output");
+    let variables = [("CODE", output(&file, "code")), ("PASSED", output(&file, "passed"))];
+    let (green, more) = run(directory, "Gate", &variables);
+    (green, text + &more)
+}
+
+const SOUND: &str = "exec redis-server \"$@\"";
+
+#[test]
+fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
+    let crashes = "timeout --signal KILL 2 redis-server \"$@\"";
+    let errors = "exec redis-server \"$@\" --rename-command SET ''";
+    let fails = "exit 3";
+    let strict =
+        RACE.replace("[{check: ShortWindow, level: Ignore}]", "[{check: SharedNode, level: Required}]");
+    // Enough to see a difference of several times on a machine in use.
+    let often = RACE.replace("repetitions: 3", "repetitions: 6");
+    let evicts = RACE
+        .replace("maxMemory: 64Mi", "maxMemory: 3Mi, extraArgs: [--maxmemory-policy, allkeys-lru]")
+        .replace("keyMaximum: 1000", "keyMaximum: 100000, dataSize: 1024");
+    for (ending, race, base, branch, words) in [
+        ("the branch crashes", RACE, SOUND, crashes, "a run did not pass"),
+        ("the branch answers errors", RACE, SOUND, errors, "a run did not pass"),
+        ("the branch does not start", RACE, SOUND, fails, "a run did not pass"),
+        ("the branch evicts", evicts.as_str(), SOUND, SOUND, "a run did not pass"),
+        ("both are Invalid", strict.as_str(), SOUND, SOUND, "a run did not pass"),
+        ("the base cannot be measured", RACE, fails, SOUND, "a run did not pass"),
+        ("the branch is slower", often.as_str(), SOUND, SLOW, "the branch is worse than its base"),
+    ] {
+        let (green, text) = gate(race, base, branch);
+        assert!(!green && text.contains(words), "{ending}: {text}");
+    }
+}
+
+/// A server that syncs its file at every write.
+const SLOW: &str = "exec redis-server \"$@\" --appendonly yes --appendfsync always";
+
+#[test]
+fn the_shipped_gate_takes_no_branch_for_unmeasured_that_equals_its_base() {
+    let (green, text) = gate(RACE, SOUND, SOUND);
+    // Three repetitions of a second on a machine in use may differ beyond chance.
+    assert!(green || text.contains("the branch is worse than its base"), "{text}");
+}
