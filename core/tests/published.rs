@@ -92,7 +92,6 @@ fn job(run: &ChildRun, phase: usize) -> JobSpec {
         flush: phase.flush,
         load: None,
         warmup_seconds: phase.warmup.as_ref().map(dragstrip_crds::units::Period::seconds),
-        minimum_hit_ratio: None,
         allow_eviction: false,
         tool: phase.tool.clone(),
         watchdog_seconds: 600.0,

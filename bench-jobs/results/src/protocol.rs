@@ -147,8 +147,6 @@ pub struct JobSpec {
     pub load: Option<LoadSpec>,
     /// Load of the same kind before the measured part, in seconds.
     pub warmup_seconds: Option<f64>,
-    /// Share of reads that must find their key, from 0 to 1.
-    pub minimum_hit_ratio: Option<f64>,
     /// Whether the server may evict keys while the load runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,

@@ -566,7 +566,6 @@ async fn keys_are_there_before_the_line_and_the_warm_up_is_in_no_figure() {
     let server = Redis::start(&[]).await;
     let mut job = job(server.port, &loadgen(1));
     job["load"] = json!({"keyMaximum": 1000, "dataSize": 64});
-    job["minimumHitRatio"] = json!(1.0);
     job["warmupSeconds"] = json!(0.5);
     let pod = Pod::new(&job).at_the_line().await;
     assert_eq!(server.ask("DBSIZE").unwrap().lines().next(), Some(":1001"));
@@ -590,19 +589,6 @@ async fn keys_that_do_not_stay_fail_the_load_with_both_figures() {
     let failure = Pod::new(&job).run().await.failure().clone();
     assert_eq!(failure.step, FailureStep::Load);
     assert!(failure.message.starts_with("50,000 keys were written, but only "), "{failure:?}");
-}
-
-#[tokio::test]
-async fn reads_that_find_too_little_spoil_a_run() {
-    let server = Redis::start(&[]).await;
-    let mut job = job(server.port, &loadgen(1));
-    job["tool"]["loadgen"]["ratio"] = json!("0:1");
-    job["minimumHitRatio"] = json!(0.5);
-    let pod = Pod::new(&job).at_the_line().await;
-    pod.start(start_in(SOON), TOKEN).await;
-    let failure = pod.finished().await.failure().clone();
-    assert_eq!(failure.step, FailureStep::HitRatio);
-    assert!(failure.message.starts_with("0.0000 of the reads found their key (0 of "), "{failure:?}");
 }
 
 #[tokio::test]

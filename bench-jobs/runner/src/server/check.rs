@@ -41,27 +41,6 @@ pub fn same_servers<'a>(
     Ok(after)
 }
 
-pub fn hit_ratio(operations: &[Operation], minimum: f64) -> Result<(), Failure> {
-    let refuse = |message| Err(failure(FailureStep::HitRatio, message));
-    let reads = || operations.iter().filter_map(|operation| operation.hits.zip(operation.misses));
-    let (hits, misses) = reads().fold((0, 0), |sum, read| (sum.0 + read.0, sum.1 + read.1));
-    if hits + misses == 0 {
-        return refuse(format!(
-            "minimumHitRatio {minimum} is declared, but the tool counted no reads: leave minimumHitRatio out"
-        ));
-    }
-    let ratio = hits as f64 / (hits + misses) as f64;
-    if ratio >= minimum {
-        return Ok(());
-    }
-    refuse(format!(
-        "{ratio:.4} of the reads found their key ({} of {}), less than the declared minimumHitRatio {minimum}: write \
-         the keys first (load), or a smaller key range",
-        thousands(hits),
-        thousands(hits + misses)
-    ))
-}
-
 /// Whether the tool did anything, and everything without error replies. A tool
 /// that reports `figures` or rates alone did something too.
 pub fn replies_are_good(
@@ -191,24 +170,6 @@ mod tests {
         assert_eq!(verdict(None, None), None);
         let message = verdict(Some(900), Some(5)).unwrap();
         assert!(message.contains("the server db was restarted during the load"), "{message}");
-    }
-
-    #[test]
-    fn reads_must_find_their_keys_as_often_as_declared() {
-        let read = |hits, misses| Operation {
-            hits: Some(hits),
-            misses: Some(misses),
-            ..operation("GET", hits + misses, 0)
-        };
-        assert!(hit_ratio(&[operation("SET", 5, 0), read(99, 1)], 0.99).is_ok());
-        let failure = hit_ratio(&[read(9_000, 0), read(0, 1_000)], 0.95).unwrap_err();
-        assert_eq!(failure.step, FailureStep::HitRatio);
-        assert!(
-            failure.message.starts_with("0.9000 of the reads found their key (9,000 of 10,000)"),
-            "{failure:?}"
-        );
-        assert!(failure.message.contains("minimumHitRatio 0.95"), "{failure:?}");
-        assert!(hit_ratio(&[operation("SET", 5, 0)], 0.5).unwrap_err().message.contains("no reads"));
     }
 
     #[test]

@@ -37,7 +37,6 @@ pub fn job(clients: u32, tool: &str) -> JobSpec {
         flush: false,
         load: None,
         warmup_seconds: None,
-        minimum_hit_ratio: None,
         allow_eviction: false,
         tool,
         watchdog_seconds: 30.0,

@@ -136,7 +136,6 @@ pub fn job() -> JobSpec {
         flush: false,
         load: None,
         warmup_seconds: None,
-        minimum_hit_ratio: None,
         allow_eviction: false,
         tool: ToolSpec::Memtier(spec()),
         watchdog_seconds: 20.0,

@@ -302,7 +302,7 @@ fn clients_are_spread_as_declared() {
 fn a_runner_is_told_of_load_warm_up_and_members() {
     let mut declared = run(&["read"], 1);
     let phase = json!({
-        "name": "read", "loadgen": {"duration": "4s"}, "warmup": "2s", "minimumHitRatio": "0.9",
+        "name": "read", "loadgen": {"duration": "4s"}, "warmup": "2s",
         "load": {"keyMaximum": 9}
     });
     declared.spec.phases = vec![serde_json::from_value(phase).unwrap()];
@@ -311,7 +311,7 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
     let mut cluster = ReadyTarget { members: vec![member.clone()], ..target() };
     cluster.connection.cluster = true;
     let reported = runner_job(&run, &run.attempts[0], &cluster, &settings());
-    assert_eq!((reported.warmup_seconds, reported.minimum_hit_ratio), (Some(2.0), Some(0.9)));
+    assert_eq!(reported.warmup_seconds, Some(2.0));
     assert_eq!(reported.load.map(|load| load.keys()), Some(10));
     assert_eq!((reported.target.cluster, reported.target.members), (true, vec![member]));
     let mut emulated = target();
