@@ -158,6 +158,10 @@ check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Fo
 count: ## Print lines, functions and cycles of modules by crate, as Markdown (docs/size.md)
 	@cargo run --quiet --locked -p dragstrip-count
 
+.PHONY: simulate
+simulate: ## Simulate how often the rules of verdicts miss and cry wolf, and print the table of docs/statistics.md
+	@cargo run --quiet --locked --profile local -p dragstrip-simulate
+
 # installed COMMAND,PACKAGE: a Debian package for a command that is missing.
 installed = @command -v $(1) >/dev/null || { echo "==> installing $(2)"; apt-get update -qq && apt-get install -y -qq $(2) >/dev/null; }
 TOOLS := $(DRAGSTRIP_CACHE)/tools

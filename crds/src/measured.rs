@@ -7,7 +7,8 @@ use serde_with::skip_serializing_none;
 
 /// Latencies in milliseconds, read from a histogram, whose resolution is the
 /// tool's (1 µs for loadgen, 8 µs for memtier), or as a tool without histograms
-/// printed them. What is not known is omitted: nothing is answered in 0 ms.
+/// printed them. What is not known is omitted: nothing is answered in 0 ms. So is a percentile above
+/// the median with fewer than 10 requests above it: p99 takes 1,000 requests, p99.9 takes 10,000.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -31,17 +32,39 @@ pub struct LatencySummary {
 }
 
 impl LatencySummary {
-    /// The field of a percentile, such as 99.9; `None` for those without a field.
-    pub fn percentile_mut(&mut self, percent: f64) -> Option<&mut Option<f64>> {
-        let fields = [
+    /// Requests above a percentile that it takes to know it: with fewer, one slow request moves it.
+    const REQUESTS_ABOVE: f64 = 10.0;
+
+    fn fields(&mut self) -> [(f64, &mut Option<f64>); 7] {
+        [
             (50.0, &mut self.p50),
             (90.0, &mut self.p90),
             (95.0, &mut self.p95),
             (99.0, &mut self.p99),
             (99.9, &mut self.p999),
             (99.99, &mut self.p9999),
-        ];
-        fields.into_iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|(_, field)| field)
+            (100.0, &mut self.max),
+        ]
+    }
+
+    /// The field of a percentile, such as 99.9, of which the 100th is the maximum; `None` for those
+    /// without a field.
+    pub fn percentile_mut(&mut self, percent: f64) -> Option<&mut Option<f64>> {
+        self.fields().into_iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|(_, field)| field)
+    }
+
+    /// The figures that so many requests support: those of the tail, above the median, only with
+    /// at least 10 requests above them.
+    #[must_use]
+    pub fn supported_by(mut self, requests: u64) -> Self {
+        for (percent, field) in self.fields() {
+            let above = requests as f64 * (100.0 - percent) / 100.0;
+            // 10,000 requests are enough for p99.9, whatever the last bit says.
+            if percent > 50.0 && percent < 100.0 && above < Self::REQUESTS_ABOVE - 1e-6 {
+                *field = None;
+            }
+        }
+        self
     }
 }
 
@@ -128,6 +151,12 @@ pub struct ScheduleRecord {
     /// latencies contain each with the time it had waited by then.
     #[serde(default)]
     pub unanswered: u64,
+    /// Share of the requests that were answered in time, from 0 to 1: 1 minus the backlog at the end
+    /// of a second, as a share of all requests due by then, where it was smallest in the last
+    /// quarter of the schedule. Below 0.995 the server does not follow this rate. Absent for
+    /// schedules shorter than two seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_in_time: Option<f64>,
     /// How long after they were due requests were sent.
     #[serde(default)]
     pub lag_milliseconds: LatencySummary,
@@ -137,6 +166,29 @@ pub struct ScheduleRecord {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_percentile_is_known_with_ten_requests_above_it() {
+        let all = LatencySummary {
+            p50: Some(1.0),
+            p90: Some(2.0),
+            p95: Some(3.0),
+            p99: Some(4.0),
+            p999: Some(5.0),
+            p9999: Some(6.0),
+            max: Some(7.0),
+            ..LatencySummary::default()
+        };
+        let known = |requests| {
+            let mut summary = all.supported_by(requests);
+            summary.fields().into_iter().filter_map(|(_, field)| *field).sum::<f64>()
+        };
+        for (requests, sum) in
+            [(1, 8.0), (100, 10.0), (200, 13.0), (999, 13.0), (1_000, 17.0), (10_000, 22.0), (100_000, 28.0)]
+        {
+            assert!((known(requests) - sum).abs() < 1e-9, "{requests} requests: {}", known(requests));
+        }
+    }
 
     proptest! {
         #[test]

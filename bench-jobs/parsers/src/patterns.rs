@@ -2,7 +2,7 @@
 //!
 //! Named groups have meanings: `operation`, `count`, `operationsPerSecond`, `errors`, `hits`,
 //! `misses`, `bytes`, `seconds`, `meanLatency`, `maximumLatency`, and `p` with two or more digits
-//! for a percentile (`p50`, `p999` is 99.9). Every other group is a metric.
+//! for a percentile (`p50`, `p999` is 99.9, `p100` the maximum). Every other group is a metric.
 //! Tools print progress before the result, so the last line that matches a pattern counts, for
 //! each operation. Two patterns may complete each other and must not overlap.
 //!
@@ -105,9 +105,12 @@ impl Meaning {
     }
 }
 
-/// 99.9 for `p999`: two digits before the point, the others behind it.
+/// 99.9 for `p999`: two digits before the point, the others behind it. `p100` is the maximum.
 fn percentile(group: &str) -> Option<f64> {
     let digits = group.strip_prefix('p')?;
+    if digits == "100" {
+        return Some(100.0);
+    }
     if !matches!(digits.len(), 2..=8) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }

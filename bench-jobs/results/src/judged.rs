@@ -5,5 +5,6 @@ pub mod commands;
 pub mod complaints;
 pub mod counters;
 pub mod limits;
+pub mod schedule;
 pub mod thresholds;
 pub mod verdict;

@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_point_of_a_search_is_stored_to_the_last_bit() {
         let of_search = |point: &SearchPoint| RepetitionResult { point: Some(point.clone()), ..result(1) };
-        let point = SearchPoint::of(16, Some(0.7), &result(1), None);
+        let point = SearchPoint::of(16, Some(0.7), &result(1));
         let annotations = annotations(&of_search(&point), &[vec![1]]).unwrap();
         let metadata = ObjectMeta { annotations: Some(annotations.clone()), ..ObjectMeta::default() };
         assert_eq!(mark(&metadata).unwrap().point, Some(point));

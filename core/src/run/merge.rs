@@ -14,7 +14,9 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, merged},
+    measured::operation::added_seconds,
     result::{Failure, FailureStep, Operation, PodFailure, PodResult, RepetitionResult, TOTAL},
+    schedule::answered_in_time,
     search::SearchPoint,
 };
 use std::ops::Range;
@@ -153,10 +155,18 @@ pub fn add_schedules<'a>(
         sent: sum.sent + record.sent,
         answered: sum.answered + record.answered,
         unanswered: sum.unanswered + record.unanswered,
+        answered_in_time: sum.answered_in_time.into_iter().chain(record.answered_in_time).reduce(f64::min),
         ..sum
     });
     let encoded = lag.encode()?;
     Ok(sum.map(|sum| (ScheduleRecord { lag_milliseconds: lag.summary(), ..sum }, encoded)))
+}
+
+/// `schedule` with the share of requests that were answered in time, by the backlog of all `pods` together.
+fn in_time(schedule: ScheduleRecord, pods: &[PodResult]) -> ScheduleRecord {
+    let due = added_seconds(pods.iter().map(|pod| pod.due_per_second.as_slice()));
+    let answered = added_seconds(pods.iter().map(|pod| pod.per_second.as_slice()));
+    ScheduleRecord { answered_in_time: answered_in_time(&due, &answered), ..schedule }
 }
 
 /// What went wrong in `pod`, if anything did. A part of a result is not one: its sums
@@ -278,7 +288,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         metrics,
         // Batches are timed one by one: of several pods they cannot be joined.
         batches: if let [single] = summed { single.batches.clone() } else { None },
-        schedule,
+        schedule: schedule.map(|schedule| in_time(schedule, summed)),
         schedule_lag,
         operations,
         notes,
@@ -287,9 +297,8 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         pods: results,
         ..RepetitionResult::default()
     };
-    let point = attempt.point.as_ref().and_then(|point| {
-        Some(SearchPoint::of(point.value?, point.share, &result, attempt.tool.planned_seconds()))
-    });
+    let point =
+        attempt.point.as_ref().and_then(|point| Some(SearchPoint::of(point.value?, point.share, &result)));
     RepetitionResult { point, ..result }
 }
 

@@ -128,7 +128,8 @@ pub enum KneeReason {
     P99,
     /// Doubling the value added less throughput than the bound asks for.
     Gain,
-    /// The server did not answer 99% of the next rate's requests, or not all of them in time.
+    /// The server did not follow the next rate: it answered less than 99.5% of the requests in time, or left
+    /// some unanswered.
     NotFollowed,
     /// The search reached `to` within the bound.
     Limit,
@@ -169,8 +170,8 @@ pub struct SearchPointStatus {
     pub operations_per_second: f64,
     /// Latency.
     pub latency_milliseconds: LatencySummary,
-    /// Whether the server followed an open loop: it answered at least 99% of the requests, and none
-    /// was unanswered at the end.
+    /// Whether the server followed an open loop: it answered at least 99.5% of the requests in time, and
+    /// none was unanswered at the end.
     #[serde(default = "yes")]
     pub followed: bool,
     /// Whether the figures can be trusted.

@@ -56,8 +56,8 @@ pub enum CheckName {
     Steal,
     /// Other processes used CPUs of a client's or the server's machine.
     ForeignLoad,
-    /// The cloud's network delayed or dropped packets of a machine.
-    NetworkAllowanceExceeded,
+    /// Nearly all reads found no key.
+    ReadsMiss,
     /// Throughput times latency differs from the number of requests in flight.
     LittleLawViolated,
     /// Repetitions differ too much.
@@ -103,7 +103,7 @@ impl CheckName {
 /// What a finding of a check does to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Level {
-    /// The repetition is Invalid and the run fails.
+    /// A finding, or a check that cannot be made, makes the repetition Invalid: the run fails.
     Required,
     /// The repetition is Degraded.
     Warn,
@@ -122,16 +122,16 @@ pub enum Level {
 pub struct Requirement {
     /// The check, here with its default limit: StartSkew (1 second), ShortOverlap (0.95 of the longest
     /// client's window), ShortWindow (3 seconds), ClientSaturated (0.85 of a CPU per load thread),
-    /// ScheduleLag (0.001 seconds, 99th percentile), RateNotKept (0.99 of the rate), ClientThrottled and
+    /// ScheduleLag (0.2 of the p99 of latency), RateNotKept (0.995 of the requests in time), ClientThrottled and
     /// ServerThrottled (0.01 of the window), Steal (0.02 of the machine's CPU time), ForeignLoad (0.1 of
-    /// the machine's CPUs), NetworkAllowanceExceeded (0 packets), LittleLawViolated (0.1 off),
+    /// the machine's CPUs), ReadsMiss (0.01 of the reads find their key), LittleLawViolated (0.1 off),
     /// HighVariance (0.05, coefficient of variation), MemoryPressure (10 major page faults per second),
     /// NotSteady (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit).
     /// The conditions SameZone, SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs,
     /// IoUring and ThreadsAsRequested are named after what must hold, have no limit, and are checked
     /// only if named here: Required fails the run before the load if one does not hold or is unknown.
     pub check: CheckName,
-    /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Ignore (the check is
+    /// Required (the run fails if the check finds a problem or cannot be made), Warn (it makes the verdict Degraded) or Ignore (the check is
     /// off). Defaults to Warn.
     #[serde(default = "default_level")]
     pub level: Level,

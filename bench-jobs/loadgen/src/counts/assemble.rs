@@ -6,7 +6,9 @@ use std::time::Instant;
 use dragstrip_crds::measured::ScheduleRecord;
 use dragstrip_results::commands;
 use dragstrip_results::histogram::{self, HistogramError, Latencies};
+use dragstrip_results::measured::operation::added_seconds;
 use dragstrip_results::result::{Operation, Presence};
+use dragstrip_results::schedule::answered_in_time;
 
 use crate::configuration::Configuration;
 use crate::counts::errors::{ErrorCount, ErrorTable};
@@ -260,6 +262,8 @@ fn schedule(
     }
     let lag = Latencies::from_microseconds(lag);
     let scheduled: u64 = threads.iter().map(|counts| counts.scheduled).sum();
+    report.due_per_second = due_per_second(&threads);
+    let per_second = added_seconds(report.operations.iter().map(|row| row.per_second.as_slice()));
     let answered = report.totals.count + report.totals.errors;
     report.schedule_lag = Some(lag.encode()?);
     report.schedule = Some(ScheduleRecord {
@@ -270,9 +274,20 @@ fn schedule(
         sent: threads.iter().map(|counts| counts.sent).sum(),
         answered,
         unanswered: scheduled.saturating_sub(answered),
+        answered_in_time: answered_in_time(&report.due_per_second, &per_second),
         lag_milliseconds: lag.summary(),
     });
     Ok(())
+}
+
+/// Requests due in each whole second of the schedule.
+fn due_per_second(threads: &[&ScheduleCounts]) -> Vec<u64> {
+    let whole =
+        threads.iter().map(|counts| counts.window.1.saturating_duration_since(counts.window.0).as_secs());
+    let whole = whole.max().and_then(|seconds| usize::try_from(seconds).ok()).unwrap_or_default();
+    let mut due = added_seconds(threads.iter().map(|counts| counts.due_per_second.as_slice()));
+    due.truncate(whole);
+    due
 }
 
 /// Puts into `report` how the run ended, and the exit code that follows from it.

@@ -66,6 +66,9 @@ pub struct Report {
     /// How punctual an open loop was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// Requests of the schedule that were due in each of its whole seconds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub due_per_second: Vec<u64>,
     /// By how much each operation was written after its intended time; of one that was never
     /// written, the time it had waited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,7 +286,7 @@ mod tests {
     #[test]
     fn a_report_is_read_as_it_was_written() {
         let mut histogram = histogram::empty().unwrap();
-        (1..=1000).for_each(|value| histogram.record(value).unwrap());
+        (1..=1000).for_each(|value| histogram.record_n(value, 10).unwrap());
         let latencies = histogram::Latencies::from_microseconds(histogram);
         let report = Report {
             tool: "dragstrip-loadgen".into(),

@@ -24,6 +24,8 @@ const AWAKE_SHARE: f64 = 0.2;
 pub(crate) struct ScheduleCounts {
     pub(crate) scheduled: u64,
     pub(crate) sent: u64,
+    /// Requests that were due in each second of the window.
+    pub(crate) due_per_second: Vec<u64>,
     /// From the intended time to the write, in microseconds; of what was never
     /// written, to the end.
     pub(crate) lag: Histogram<u64>,
@@ -88,7 +90,13 @@ impl Pacer {
             measured_from,
             remaining,
             awake_wait: AWAKE_WAIT.min(affordable),
-            counts: ScheduleCounts { scheduled: 0, sent: 0, lag: histogram::empty()?, window },
+            counts: ScheduleCounts {
+                scheduled: 0,
+                sent: 0,
+                due_per_second: Vec::new(),
+                lag: histogram::empty()?,
+                window,
+            },
             answers_until: end + drain,
         })
     }
@@ -138,11 +146,25 @@ impl Pacer {
     fn count(&mut self, client: usize, due: Origin, now: Instant) {
         if due.measured {
             self.counts.scheduled += 1;
+            self.count_second(due.instant);
             let lag = now.saturating_duration_since(due.instant);
             self.counts.lag.saturating_record(rounded_micros(lag));
             if let Some(Remaining::Requests(left)) = self.remaining.get_mut(client) {
                 *left -= 1;
             }
+        }
+    }
+
+    #[inline]
+    fn count_second(&mut self, due: Instant) {
+        let second = due.saturating_duration_since(self.measured_from).as_secs();
+        let place = usize::try_from(second).unwrap_or(usize::MAX);
+        // Times come nearly in order: at most one second is new.
+        if self.counts.due_per_second.len() <= place {
+            self.counts.due_per_second.resize(place.saturating_add(1), 0);
+        }
+        if let Some(count) = self.counts.due_per_second.get_mut(place) {
+            *count += 1;
         }
     }
 

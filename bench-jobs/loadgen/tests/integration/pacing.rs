@@ -84,6 +84,8 @@ fn a_stalled_server_shows_in_the_latency_of_everything_that_was_due() {
     let schedule = report.schedule.as_ref().unwrap();
     assert_eq!(schedule.scheduled, 5000);
     assert_eq!((schedule.sent, schedule.answered, schedule.unanswered), (5000, 5000, 0));
+    assert_eq!(report.due_per_second, [1000; 5]);
+    assert!(schedule.answered_in_time > Some(0.995), "the server caught up: {schedule:?}");
     let get = &report.operation("GET").unwrap().latency_milliseconds;
     assert!(get.p99 >= Some(900.0), "a stall of 1 s in 5 s must show at p99: {get:?}");
     println!("after a stall of 1 s: {get:?}, {schedule:?}");
@@ -142,6 +144,20 @@ fn a_server_that_cannot_follow_gives_a_result_with_everything_that_was_due_in_it
     assert!(latency.max >= Some(1_400.0), "the first ones wait until the end: {latency:?}");
     assert!(report.window_seconds < 2.0, "the window ends with the last answer: {}", report.window_seconds);
     assert!(ended.took < Duration::from_secs(4), "the drain is bounded: {:?}", ended.took);
+}
+
+#[test]
+fn answers_after_the_end_do_not_make_a_server_follow() {
+    let server = RedisServer::start(&["--enable-debug-command", "yes"]);
+    // Two hundred of these a second at most: an overload of 140 %.
+    let ended = run_mix(
+        server.port,
+        "connectionsPerThread=4 rate.operationsPerSecond=280 duration=4s drain=15s",
+        &["command DEBUG SLEEP 0.005"],
+    );
+    let schedule = ended.report().schedule.unwrap();
+    assert_eq!((schedule.scheduled, schedule.answered, schedule.unanswered), (1120, 1120, 0));
+    assert!(schedule.answered_in_time < Some(0.9), "{schedule:?}");
 }
 
 #[test]

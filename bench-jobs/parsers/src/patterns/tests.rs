@@ -26,6 +26,7 @@ fn names_of_percentiles_are_read_as_people_say_them() {
         ("p999", Some(99.9)),
         ("p9999", Some(99.99)),
         ("p05", Some(5.0)),
+        ("p100", Some(100.0)),
         ("p5", None),
         ("pool", None),
         ("p50Size", None),

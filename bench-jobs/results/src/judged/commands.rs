@@ -29,6 +29,23 @@ const COMMANDS: &str = "
     zrangestore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex
     zrevrangebyscore zrevrank zscan zscore zunion zunionstore";
 
+/// Commands by which clients introduce themselves and discover the server. Not every server
+/// knows all of them, and none of them is load.
+const INTRODUCTIONS: [&str; 14] = [
+    "acl", "auth", "client", "cluster", "command", "config", "debug", "hello", "info", "latency", "module",
+    "readonly", "script", "select",
+];
+
+/// Whether a server's counter called `name` counts no load: clients introduce themselves with it.
+pub(super) fn introduces(name: &str) -> bool {
+    INTRODUCTIONS.contains(&name.split('|').next().unwrap_or(name))
+}
+
+/// Whether `command` runs other commands, which the server counts too.
+pub(super) fn runs_others(command: &str) -> bool {
+    ["eval", "exec", "fcall", "function"].iter().any(|start| command.starts_with(start))
+}
+
 /// The command that a label of a tool begins with, in lower case: `mset` of `MSET (10 keys)`,
 /// `lrange` of `LRANGE_100 (first 100 elements)`, `get` of `GET#2`, `memory` of `MEMORY USAGE`.
 /// `None` if it names no command.

@@ -1,18 +1,12 @@
 //! What a server itself counts besides calls: requests that it answered
 //! with errors, and keys that it evicted. A tool may count both as operations. Pure.
 
-use super::limits;
+use super::{commands::introduces, limits};
 use crate::measured::observed::ServerCounters;
 use std::collections::BTreeMap;
 
 /// Error replies that are not a failure: a client follows the redirection, or sends the script.
 const EXPECTED: [&str; 3] = ["MOVED", "ASK", "NOSCRIPT"];
-/// Commands by which clients introduce themselves and discover the server. Not every server
-/// knows all of them, and none of them is load.
-const INTRODUCTIONS: [&str; 14] = [
-    "acl", "auth", "client", "cluster", "command", "config", "debug", "hello", "info", "latency", "module",
-    "readonly", "script", "select",
-];
 /// Error replies that a server gave while a load ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorReplies {
@@ -38,7 +32,7 @@ pub fn error_replies(before: &ServerCounters, after: &ServerCounters) -> ErrorRe
         .commands
         .keys()
         .map(|command| (command, failures(after, command).saturating_sub(failures(before, command))))
-        .partition(|(command, _)| INTRODUCTIONS.contains(&command.split('|').next().unwrap_or(command)));
+        .partition(|(command, _)| introduces(command));
     let sum = |failed: Vec<(&String, u64)>| failed.into_iter().map(|(_, count)| count).sum::<u64>();
     let attributed = sum(load).saturating_sub(expected.values().sum());
     let others = kinds.values().sum::<u64>().saturating_sub(attributed + sum(introductions));

@@ -6,7 +6,7 @@
 //! compared. A runner compares for a single client; for several, only the operator knows all counts.
 
 use super::{
-    commands::{Account, Sent},
+    commands::{Account, Sent, introduces, runs_others},
     limits,
 };
 use crate::measured::observed::ServerCounters;
@@ -23,13 +23,27 @@ pub enum Agreement {
     Unknown,
 }
 
-/// Two counts that should be the same and are not.
+/// How the server's counts contradict the tools'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the server counted {} {what}, the tool {}: one of them is wrong, or somebody else uses the server", thousands(*server), thousands(*tool))]
-pub struct Disagreement {
-    what: String,
-    server: u64,
-    tool: u64,
+pub enum Disagreement {
+    /// Two counts that should be the same.
+    #[error("the server counted {} {what}, the tool {}: one of them is wrong, or somebody else uses the server", thousands(*server), thousands(*tool))]
+    Counts {
+        /// The commands.
+        what: String,
+        /// The server's count.
+        server: u64,
+        /// The tool's.
+        tool: u64,
+    },
+    /// Commands that no client of the run sent.
+    #[error("the server answered {} {what} that no client of this run sent: keep other clients off the server", thousands(*count))]
+    Foreign {
+        /// The command that was sent most.
+        what: String,
+        /// All of them.
+        count: u64,
+    },
 }
 
 /// Whether what a client counted with `tool` may be compared with the server's own commands.
@@ -60,9 +74,10 @@ pub fn counters_agree(
             if !within(server, *count, limits::COUNT_DIFFERENCE, in_flight) {
                 let used = commands.iter().filter(|command| server == 0 || grown(command) > 0);
                 let what = used.map(|command| command.to_uppercase()).collect::<Vec<_>>().join(" and ");
-                return Err(Disagreement { what, server, tool: *count });
+                return Err(Disagreement::Counts { what, server, tool: *count });
             }
         }
+        foreign_commands(account, before, after)?;
         return Ok(Agreement::PerCommand);
     }
     // A total also contains what the tool does not count as a command.
@@ -77,7 +92,38 @@ pub fn counters_agree(
     if within(server, tool, limits::TOTAL_DIFFERENCE, in_flight.saturating_add(limits::TOTAL_SLACK)) {
         Ok(Agreement::Total)
     } else {
-        Err(Disagreement { what: "commands".to_owned(), server, tool })
+        Err(Disagreement::Counts { what: "commands".to_owned(), server, tool })
+    }
+}
+
+/// Finds commands that no client of the run sent, if they are more than those by which
+/// clients introduce themselves and observers look. Scripts and operations without a command
+/// send commands that no client counts.
+fn foreign_commands(
+    account: &Account,
+    before: &ServerCounters,
+    after: &ServerCounters,
+) -> Result<(), Disagreement> {
+    let ours: Vec<&String> = account.sent().iter().flat_map(|sent| &sent.commands).collect();
+    if account.others().next().is_some() || ours.iter().any(|name| runs_others(name)) {
+        return Ok(());
+    }
+    let sent = |name: &str| ours.iter().any(|command| is_part_of(name, command));
+    let names = after.commands.keys().filter(|name| !sent(name) && !introduces(name));
+    let grown = |name: &String| {
+        let count = |look: &ServerCounters| look.commands.get(name).map_or(0, |it| it.calls + it.rejected);
+        count(after).saturating_sub(count(before))
+    };
+    let foreign: Vec<(u64, &String)> = names.map(|name| (grown(name), name)).collect();
+    let count: u64 = foreign.iter().map(|(count, _)| count).sum();
+    let load: u64 = account.sent().iter().map(|sent| sent.count).sum();
+    let most = (load as f64 * limits::FOREIGN_COMMANDS).max(limits::TOTAL_SLACK as f64);
+    match foreign.into_iter().max() {
+        Some((_, name)) if count as f64 > most => {
+            let what = format!("commands, mostly {},", name.to_uppercase());
+            Err(Disagreement::Foreign { what, count })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -96,6 +142,7 @@ pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> Serv
         for (kind, count) in &server.errors {
             *sum.errors.entry(kind.clone()).or_default() += count;
         }
+        sum.counts_errors &= server.counts_errors;
         sum.commands_processed = sum.commands_processed.zip(server.commands_processed).map(|(a, b)| a + b);
         sum.evicted_keys += server.evicted_keys;
         sum.expired_keys += server.expired_keys;
@@ -109,10 +156,13 @@ pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> Serv
 /// Runs of a command, and refusals before it ran: each answers a request. Some servers
 /// count `memory|usage`, some `memory`.
 fn calls(counters: &ServerCounters, command: &str) -> u64 {
-    let of_it =
-        |name: &str| name.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'));
-    let counted = counters.commands.iter().filter(|(name, _)| of_it(name));
+    let counted = counters.commands.iter().filter(|(name, _)| is_part_of(name, command));
     counted.map(|(_, counter)| counter.calls + counter.rejected).sum()
+}
+
+/// Whether a server's counter called `name` counts uses of `command`.
+fn is_part_of(name: &str, command: &str) -> bool {
+    name.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
 }
 
 fn within(server: u64, tool: u64, tolerance: f64, more: u64) -> bool {
@@ -213,6 +263,28 @@ mod tests {
     }
 
     #[test]
+    fn commands_that_no_client_sent_are_somebody_elses() {
+        let verdict = |tool: &[(&str, u64)], server: &[(&str, u64)]| {
+            let counted: Vec<_> = server.iter().map(|(name, calls)| (*name, *calls, 0)).collect();
+            counters_agree(&used(tool), 0, &counters(&[], None), &counters(&counted, None))
+        };
+        let load = ("get", 1_000_000);
+        let message = verdict(&[load], &[load, ("hget", 50_000), ("hset", 9)]).unwrap_err().to_string();
+        assert!(
+            message.contains("50,009 commands, mostly HGET, that no client of this run sent"),
+            "{message}"
+        );
+        assert!(verdict(&[load], &[load, ("hget", 10_000)]).is_ok(), "1 % of the load");
+        assert!(
+            verdict(&[("get", 50)], &[("get", 50), ("replconf", 900)]).is_ok(),
+            "what belongs to the server"
+        );
+        assert!(verdict(&[load], &[load, ("client|setinfo", 90_000)]).is_ok(), "introductions");
+        let script = ("evalsha", 1_000_000);
+        assert!(verdict(&[script], &[script, ("hset", 9_000_000)]).is_ok(), "a script's own commands");
+    }
+
+    #[test]
     fn failed_and_refused_requests_are_requests() {
         let after = counters(&[("get", 900, 100), ("info", 3, 0)], None);
         let commands = Account::of(&result(&[("GET", 800, 200), ("SET", 0, 0)]));
@@ -266,7 +338,8 @@ mod tests {
         let verdict =
             |processed| counters_agree(&commands, 0, &counters(&[], Some(7)), &counters(&[], processed));
         assert_eq!(verdict(Some(1_000_500)), Ok(Agreement::Total));
-        assert_eq!(verdict(Some(900_000)).unwrap_err().server, 899_993);
+        let Err(Disagreement::Counts { server, .. }) = verdict(Some(900_000)) else { panic!("they agree") };
+        assert_eq!(server, 899_993);
         assert_eq!(verdict(None), Ok(Agreement::Unknown));
     }
 

@@ -13,16 +13,24 @@ pub const OF_DECLARED: f64 = 0.95;
 pub const TREND: f64 = 0.1;
 /// Chance below which a trend is not noise.
 pub const TREND_SIGNIFICANCE: f64 = 0.01;
+/// Share of the usual operations below which a second is stalled.
+pub const STALL: f64 = 0.5;
+/// Complete seconds from which on there is a usual number of operations.
+pub const STALL_SECONDS: usize = 3;
+/// Distance of a part's level from that of the rest, in standard errors that count how much
+/// neighbouring seconds resemble each other, above which it is not noise (docs/statistics.md).
+pub const LEVEL_SIGNIFICANCE: f64 = 5.0;
 /// Complete seconds from which on a trend can be distinguished from noise.
 pub const TREND_SECONDS: usize = 8;
 /// Distance of throughput times latency from the requests in flight (Little's law), as a share.
 pub const LITTLES_LAW: f64 = 0.1;
-/// 99th percentile of how late an open loop's requests are sent.
-pub const SCHEDULE_LAG_SECONDS: f64 = 0.001;
-/// Share of an open loop's requests that the server must have answered.
-pub const ANSWERED: f64 = 0.99;
-/// How much longer than declared an open loop may take with which the server keeps up.
-pub const LONGER: f64 = 1.05;
+/// 99th percentile of how late an open loop's requests are sent, as a share of that of their latency,
+/// which contains it: more than this would move it by more than repetitions usually differ.
+pub const SCHEDULE_LAG: f64 = 0.2;
+/// Share of reads that must find their key: below it, the misses were measured.
+pub const FOUND: f64 = 0.01;
+/// Share of an open loop's requests that the server must have answered in time.
+pub const ANSWERED: f64 = 0.995;
 /// Share of the time from which on a thread is used up: what is left is lost to waking up and
 /// going to sleep.
 pub const BUSY: f64 = 0.85;
@@ -57,6 +65,8 @@ pub const COUNT_DIFFERENCE: f64 = 0.001;
 pub const TOTAL_DIFFERENCE: f64 = 0.01;
 /// Commands besides the load's that such a total may hold: handshakes, probes, INFO.
 pub const TOTAL_SLACK: u64 = 1000;
+/// Commands of others, as a share of the load's.
+pub const FOREIGN_COMMANDS: f64 = 0.01;
 /// Error replies to the introduction of one connection, if the server does not report which
 /// commands failed.
 pub const REFUSED_PER_CONNECTION: u64 = 4;

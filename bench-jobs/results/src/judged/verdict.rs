@@ -7,6 +7,7 @@ mod limited;
 mod load;
 mod machines;
 pub mod placed;
+mod steady;
 
 use super::limits;
 use crate::result::{Check, CheckState, Failure, FailureStep, PodFailure, RepetitionResult};
@@ -25,9 +26,10 @@ const CHECKS: [(CheckName, f64, Examine); 16] = [
     (CheckName::StartSkew, limits::START_SKEW_SECONDS, load::start_skew),
     (CheckName::ShortOverlap, limits::OVERLAP, load::short_overlap),
     (CheckName::ShortWindow, limits::WINDOW_SECONDS, load::short_window),
-    (CheckName::NotSteady, limits::TREND, load::not_steady),
+    (CheckName::NotSteady, limits::TREND, steady::not_steady),
+    (CheckName::ReadsMiss, limits::FOUND, load::reads_miss),
     (CheckName::LittleLawViolated, limits::LITTLES_LAW, load::little_law),
-    (CheckName::ScheduleLag, limits::SCHEDULE_LAG_SECONDS, load::schedule_lag),
+    (CheckName::ScheduleLag, limits::SCHEDULE_LAG, load::schedule_lag),
     (CheckName::RateNotKept, limits::ANSWERED, load::rate_not_kept),
     (CheckName::ClientSaturated, limits::BUSY, machines::client_saturated),
     (CheckName::ClientThrottled, limits::THROTTLED, machines::client_throttled),
@@ -37,7 +39,6 @@ const CHECKS: [(CheckName, f64, Examine); 16] = [
     (CheckName::MemoryPressure, limits::PAGE_FAULTS_PER_SECOND, machines::memory_pressure),
     (CheckName::SharedNode, 0.0, machines::shared_node),
     (CheckName::PlacementNotAsDeclared, 0.0, machines::placement),
-    (CheckName::NetworkAllowanceExceeded, 0.0, machines::allowance_exceeded),
 ];
 
 /// The level and limit of `check`: as `requirements` have them, or the defaults.
@@ -77,7 +78,8 @@ fn reason_of(step: FailureStep) -> String {
 }
 
 /// Judges `result`, which `tool` measured under `requirements`: fills in its verdict,
-/// reasons, checks and what limited it, and fails it where a Required check found something.
+/// reasons, checks and what limited it, and fails it where a Required check found something or could not
+/// be made.
 pub fn judge(result: &mut RepetitionResult, tool: &ToolSpec, requirements: &[Requirement]) {
     if let Some(failure) = &result.failure {
         let message = failure.failure.message.clone();
@@ -96,6 +98,10 @@ pub fn judge(result: &mut RepetitionResult, tool: &ToolSpec, requirements: &[Req
         let (state, why) = match examine(&evidence, limit) {
             Found::Pointless => continue,
             Found::Good => (CheckState::Passed, None),
+            Found::NotMade(why) if level == Level::Required => {
+                reasons.push(reason(level, name, format!("the check could not be made: {why}")));
+                continue;
+            }
             Found::NotMade(why) => (CheckState::NotMade, Some(why.to_owned())),
             Found::Bad(message) => {
                 reasons.push(reason(level, name, message));

@@ -184,13 +184,14 @@ impl Latencies {
         0
     }
 
-    /// Mean, percentiles and maximum, in milliseconds; nothing when nothing was recorded.
+    /// Mean, percentiles and maximum, in milliseconds, as far as their number supports them; nothing
+    /// when nothing was recorded.
     pub fn summary(&self) -> LatencySummary {
         if self.count() == 0 {
             return LatencySummary::default();
         }
         let milliseconds = |percentile| Some(self.percentile(percentile) as f64 / 1000.0);
-        LatencySummary {
+        let all = LatencySummary {
             mean: Some(self.0.mean() / 1000.0),
             p50: milliseconds(50.0),
             p90: milliseconds(90.0),
@@ -199,7 +200,8 @@ impl Latencies {
             p999: milliseconds(99.9),
             p9999: milliseconds(99.99),
             max: Some(self.0.max() as f64 / 1000.0),
-        }
+        };
+        all.supported_by(self.count())
     }
 }
 

@@ -66,6 +66,9 @@ pub struct ServerCounters {
     pub commands_processed: Option<u64>,
     /// Error replies by their first word.
     pub errors: BTreeMap<String, u64>,
+    /// Whether the server counts its error replies at all.
+    #[serde(default)]
+    pub counts_errors: bool,
     /// Keys evicted for memory.
     pub evicted_keys: u64,
     /// Keys that expired.

@@ -64,7 +64,9 @@ impl Operation {
         let histogram = merged(rows.iter().map(|row| row.histogram.as_ref()))?;
         let latency_milliseconds = match (&histogram, rows) {
             (Some(all), _) => all.summary(),
-            (None, [single]) => single.latency_milliseconds,
+            // A tool that reports only a rate does not say how many requests it is of.
+            (None, [single]) if single.count == 0 => single.latency_milliseconds,
+            (None, [single]) => single.latency_milliseconds.supported_by(single.count),
             (None, _) => LatencySummary::default(),
         };
         let known =

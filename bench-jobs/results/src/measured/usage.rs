@@ -4,7 +4,6 @@
 use crate::measured::observed::CgroupUsage;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use std::collections::BTreeMap;
 
 /// One thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,11 +47,6 @@ pub struct NetworkUsage {
     pub sent_segments: u64,
     /// TCP segments sent again.
     pub retransmitted_segments: u64,
-    /// Packets that the cloud's network held back or dropped because the machine used up
-    /// its allowance, by the driver's counter such as `bw_out_allowance_exceeded`; empty
-    /// where the pod's interfaces have no such counters.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub allowance_exceeded: BTreeMap<String, u64>,
 }
 
 /// What the network alone takes from this pod to the server's and back: TCP's

@@ -251,6 +251,9 @@ pub struct PodResult {
     pub queues: Option<Presence>,
     /// An open loop's schedule.
     pub schedule: Option<ScheduleRecord>,
+    /// Requests of the schedule that were due in each of its whole seconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub due_per_second: Vec<u64>,
     /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
     pub schedule_lag: Option<EncodedHistogram>,
     /// Timed batches.

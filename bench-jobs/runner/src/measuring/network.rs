@@ -16,8 +16,6 @@ pub fn usage() -> Option<NetworkUsage> {
         sent_bytes: devices.values().map(|device| device.sent_bytes).sum(),
         sent_segments: segments.as_ref().map_or(0, |tcp| tcp.tcp_out_segs),
         retransmitted_segments: segments.as_ref().map_or(0, |tcp| tcp.tcp_retrans_segs),
-        // A driver's own counters need an ioctl.
-        ..NetworkUsage::default()
     })
 }
 

@@ -53,7 +53,6 @@ fn network_since(after: &NetworkUsage, before: &NetworkUsage) -> NetworkUsage {
         sent_bytes: after.sent_bytes.saturating_sub(before.sent_bytes),
         sent_segments: after.sent_segments.saturating_sub(before.sent_segments),
         retransmitted_segments: after.retransmitted_segments.saturating_sub(before.retransmitted_segments),
-        ..NetworkUsage::default()
     }
 }
 

@@ -10,13 +10,20 @@ pub fn read_counters(info: &Info, run_id: String) -> ServerCounters {
         run_id,
         commands: commands(info),
         commands_processed: info.number("total_commands_processed"),
-        errors: errors(info),
+        errors: info.errors().cloned().unwrap_or_default(),
+        counts_errors: counts_errors(info),
         evicted_keys: info.number("evicted_keys").unwrap_or_default(),
         expired_keys: info.number("expired_keys").unwrap_or_default(),
         keyspace_hits: info.number("keyspace_hits").unwrap_or_default(),
         keyspace_misses: info.number("keyspace_misses").unwrap_or_default(),
         connections_received: info.number("total_connections_received").unwrap_or_default(),
     }
+}
+
+/// Whether the server counts its error replies, by their kind or by the command that failed.
+fn counts_errors(info: &Info) -> bool {
+    let failures = |(_, list): (&str, &str)| listed_number(list, "failed_calls").is_some();
+    info.errors().is_some() || info.with_prefix("cmdstat_").any(failures)
 }
 
 fn commands(info: &Info) -> BTreeMap<String, CommandCounter> {
@@ -33,19 +40,6 @@ fn commands(info: &Info) -> BTreeMap<String, CommandCounter> {
         .collect()
 }
 
-/// Redis writes `errorstat_ERR:count=2`, Dragonfly `errorstat_ERR:2` or a complete
-/// sentence, which may hold colons, in the place of ERR.
-fn errors(info: &Info) -> BTreeMap<String, u64> {
-    info.with_prefix("errorstat_")
-        .filter_map(|(kind, value)| {
-            let (more, count) =
-                value.rsplit_once(':').map_or((None, value), |(more, count)| (Some(more), count));
-            let kind = more.map_or_else(|| kind.to_owned(), |more| format!("{kind}:{more}"));
-            Some((kind, listed_number(count, "count").or_else(|| count.parse().ok())?))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +52,7 @@ mod tests {
         assert_eq!(counters.commands["get"].calls, 121_436);
         assert_eq!(counters.commands_processed, Some(360_769));
         assert_eq!((counters.keyspace_hits, counters.keyspace_misses), (121_436, 0));
+        assert!(counters.counts_errors, "its section of errors is there, and empty");
     }
 
     #[test]
@@ -65,7 +60,7 @@ mod tests {
         let info = Info::parse(
             "cmdstat_get:calls=5,usec=9,usec_per_call=1.80,rejected_calls=2,failed_calls=1\n\
              cmdstat_config|get:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\n\
-             errorstat_NOAUTH:count=2\nerrorstat_OOM:7",
+             # Errorstats\nerrorstat_NOAUTH:count=2\nerrorstat_OOM:count=7",
         );
         let counters = read_counters(&info, String::new());
         assert_eq!(counters.commands["get"], CommandCounter { calls: 5, failed: 1, rejected: 2 });
@@ -74,14 +69,17 @@ mod tests {
     }
 
     #[test]
-    fn errors_may_be_complete_sentences() {
+    fn dragonflys_errors_have_no_prefix_and_may_be_complete_sentences() {
         let counters = read_counters(
             &Info::parse(
-                "errorstat_-MOVED 7 10.0.0.1:6379:5\nerrorstat_syntax error:2\ntotal_connections_received:9",
+                "# Stats\r\ntotal_connections_received:9\r\n\r\n# Errorstats\r\n-MOVED 7 10.0.0.1:6379:5\r\n\
+                 syntax error:2\r\nOut of memory:1200\r\n\r\n# Keyspace\r\ndb0:keys=5\r\n",
             ),
             String::new(),
         );
-        let expected = [("-MOVED 7 10.0.0.1:6379".to_owned(), 5), ("syntax error".to_owned(), 2)];
+        assert!(counters.counts_errors);
+        let expected = [("-MOVED 7 10.0.0.1:6379", 5), ("syntax error", 2), ("Out of memory", 1200)];
+        let expected = expected.map(|(kind, count)| (kind.to_owned(), count));
         assert_eq!((counters.errors, counters.connections_received), (BTreeMap::from(expected), 9));
     }
 
@@ -89,6 +87,6 @@ mod tests {
     fn a_server_without_statistics_has_none() {
         let counters = read_counters(&Info::parse("total_commands_processed:N/A"), String::new());
         assert_eq!(counters.commands_processed, None);
-        assert!(counters.commands.is_empty());
+        assert!(counters.commands.is_empty() && !counters.counts_errors);
     }
 }

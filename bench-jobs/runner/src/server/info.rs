@@ -2,26 +2,44 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-/// The fields of an INFO answer. Names are unique over its sections; where an
-/// engine repeats one (`module:`), the first counts.
+/// The title of the section of error replies.
+const ERRORS: &str = "Errorstats";
+
+/// The fields of an INFO answer. Names are unique over its sections, except for kinds of errors;
+/// where an engine repeats one (`module:`), the first counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Info(BTreeMap<String, String>);
+pub struct Info {
+    fields: BTreeMap<String, String>,
+    errors: Option<BTreeMap<String, u64>>,
+}
 
 impl Info {
     /// Takes in any number of sections. Lines other than `name:value` are passed over.
     pub fn parse(text: &str) -> Self {
-        let mut fields = BTreeMap::new();
-        for line in text.lines().map(str::trim_end).filter(|line| !line.starts_with('#')) {
-            if let Some((name, value)) = line.split_once(':') {
-                fields.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        let (mut info, mut section) = (Self::default(), "");
+        for line in text.lines().map(str::trim_end) {
+            if let Some(title) = line.strip_prefix('#') {
+                section = title.trim();
+                if section == ERRORS {
+                    info.errors.get_or_insert_default();
+                }
+            } else if section == ERRORS {
+                info.errors.get_or_insert_default().extend(error_kind(line));
+            } else if let Some((name, value)) = line.split_once(':') {
+                info.fields.entry(name.to_owned()).or_insert_with(|| value.to_owned());
             }
         }
-        Self(fields)
+        info
+    }
+
+    /// Error replies by their kind; `None` if the server does not count them.
+    pub fn errors(&self) -> Option<&BTreeMap<String, u64>> {
+        self.errors.as_ref()
     }
 
     /// A field's text; `None` when absent or empty.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.fields.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// A field's number; `None` when absent or not a number (Dragonfly writes -1
@@ -37,8 +55,16 @@ impl Info {
 
     /// The fields whose name begins with `prefix`, without it.
     pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
+        self.fields.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
     }
+}
+
+/// Redis writes `errorstat_ERR:count=2`, Dragonfly only the kind, which may be a complete sentence with
+/// colons: `-MOVED 7 10.0.0.1:6379:5`.
+fn error_kind(line: &str) -> Option<(String, u64)> {
+    let (kind, count) = line.rsplit_once(':')?;
+    let count = listed_number(count, "count").or_else(|| count.parse().ok())?;
+    Some((kind.strip_prefix("errorstat_").unwrap_or(kind).to_owned(), count))
 }
 
 /// The number called `name` in a list such as `calls=3,usec=7`.

@@ -125,6 +125,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         commands: report.commands,
         warmup: report.warmup.map(|warmup| warmup.operations).unwrap_or_default(),
         schedule: report.schedule,
+        due_per_second: report.due_per_second,
         schedule_lag: report.schedule_lag,
         batches: report.batches,
         client: ContainerUsage {

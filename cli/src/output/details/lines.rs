@@ -10,12 +10,16 @@ use dragstrip_crds::{
 
 fn schedule(schedule: &ScheduleRecord) -> String {
     format!(
-        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered, {} unanswered; sent late by ms: {}",
+        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered{}, {} unanswered; sent late by ms: {}",
         schedule.kind,
         rate(schedule.operations_per_second),
         thousands(schedule.scheduled),
         thousands(schedule.sent),
         thousands(schedule.answered),
+        schedule
+            .answered_in_time
+            .map(|share| format!(" ({:.1} % in time)", share * 100.0))
+            .unwrap_or_default(),
         thousands(schedule.unanswered),
         lag(&schedule.lag_milliseconds),
     )

@@ -89,7 +89,7 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
 
 /// Whether tool or server count error replies; each pod's runner has checked that there were none.
 fn error_replies(attempt: &Attempt, results: &[PodResult]) -> Made {
-    let counts = |server: &ServerRecord| server.after.as_ref().is_some_and(|it| !it.commands.is_empty());
+    let counts = |server: &ServerRecord| server.after.as_ref().is_some_and(|after| after.counts_errors);
     let counted = servers(results).is_some_and(|servers| servers.into_iter().all(counts));
     match &*attempt.tool {
         ToolSpec::Exec(_) if !counted => Err("neither the tool nor the server is known to count them"),

@@ -120,7 +120,7 @@ fn reads_that_find_too_little_are_refused_with_both_figures() {
 }
 
 fn printed(pod: &str, p99: f64) -> PodResult {
-    let mut result = pod_result(pod, 100, 1.0, 100);
+    let mut result = pod_result(pod, 2000, 1.0, 100);
     result.operations[0].histogram = None;
     result.operations[0].latency_milliseconds =
         LatencySummary { p99: Some(p99), ..LatencySummary::default() };
@@ -271,6 +271,7 @@ fn schedules_are_added_and_batches_are_of_one_pod_only() {
             sent: 11,
             answered: 10,
             unanswered: 2,
+            answered_in_time: None,
             lag_milliseconds: LatencySummary::default(),
         });
         let mut lag = histogram::empty().unwrap();

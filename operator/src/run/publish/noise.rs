@@ -183,17 +183,17 @@ mod tests {
 
     #[test]
     fn a_calibrating_run_reports_how_much_its_equal_repetitions_differ() {
-        let (run, results) = calibrated([900, 1000, 1100], true);
+        let (run, results) = calibrated([9000, 10_000, 11_000], true);
         let noise = measured(&run, &phases(&run, &results), Timestamp::UNIX_EPOCH).unwrap();
         assert!((noise.throughput - 0.1).abs() < 1e-9, "{noise:?}");
         assert!(noise.p99.is_some_and(|p99| p99 < 1e-9), "every p99 is the same: {noise:?}");
-        let (run, results) = calibrated([900, 1000, 1100], false);
+        let (run, results) = calibrated([9000, 10_000, 11_000], false);
         assert_eq!(measured(&run, &phases(&run, &results), Timestamp::UNIX_EPOCH), None);
     }
 
     #[test]
     fn noise_of_nodes_that_are_gone_is_removed() {
-        let (run, results) = calibrated([900, 1000, 1100], true);
+        let (run, results) = calibrated([9000, 10_000, 11_000], true);
         let own = measured(&run, &phases(&run, &results), Timestamp::UNIX_EPOCH).unwrap();
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let stored: Data = ["s_gone", "gone_c", "s_c"].map(|pair| (pair.to_owned(), String::new())).into();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn noise_is_stored_for_each_pair_of_nodes_and_the_largest_counts() {
-        let (run, results) = calibrated([900, 1000, 1100], true);
+        let (run, results) = calibrated([9000, 10_000, 11_000], true);
         let pairs = pairs(&results);
         assert_eq!(Vec::from_iter(&pairs), ["server-a_client-a", "server-a_client-b"]);
         let noise = measured(&run, &phases(&run, &results), Timestamp::UNIX_EPOCH).unwrap();

@@ -1,8 +1,15 @@
 //! What limited the throughput. Pure.
 
 use super::evidence::{Busy, Evidence, percent};
-use crate::{judged::limits, measured::usage::ContainerUsage};
+use crate::{
+    judged::{
+        limits,
+        schedule::{answered, followed},
+    },
+    measured::usage::ContainerUsage,
+};
 use dragstrip_crds::{
+    measured::ScheduleRecord,
     run::{LimitedBy, Limiter},
     units::thousands,
     workload::ToolSpec,
@@ -59,16 +66,32 @@ fn side<'a>(
     [of_threads(what.1, threads), limit].into_iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
+/// The rate of `schedule` for people.
+fn target_rate(schedule: &ScheduleRecord) -> String {
+    // Rates are whole numbers far below 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    thousands(schedule.operations_per_second as u64)
+}
+
+/// That the server fell behind an open loop's rate.
+fn backlog(evidence: &Evidence) -> Option<String> {
+    let schedule = evidence.result.schedule.as_ref().filter(|schedule| !followed(schedule))?;
+    Some(format!(
+        "the server answered {} of the {} operations per second in time",
+        percent(answered(schedule)),
+        target_rate(schedule)
+    ))
+}
+
 /// That the load reached a rate that it set itself.
 fn rate(evidence: &Evidence) -> Option<String> {
     if let Some(schedule) = &evidence.result.schedule {
-        let followed = schedule.unanswered == 0
-            && schedule.answered as f64 >= limits::ANSWERED * schedule.scheduled as f64;
-        // Rates are whole numbers far below 2^63.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let rate = thousands(schedule.operations_per_second as u64);
-        return followed
-            .then(|| format!("the load asks for {rate} operations per second, and the server kept up"));
+        return followed(schedule).then(|| {
+            format!(
+                "the load asks for {} operations per second, and the server followed",
+                target_rate(schedule)
+            )
+        });
     }
     let ToolSpec::Memtier(spec) = evidence.tool else { return None };
     let connections: u64 = evidence.result.pods.iter().map(|pod| pod.tool.connections).sum();
@@ -115,12 +138,17 @@ pub(super) fn by(evidence: &Evidence) -> LimitedBy {
         (Some(server), Some(client)) if client > server => Limiter::Client,
         (Some(_), _) => Limiter::Server,
         (None, Some(_)) => Limiter::Client,
-        (None, None) => match network(evidence) {
-            Some(network) => {
+        (None, None) => match (backlog(evidence), network(evidence)) {
+            // Requests leave when they are due: only the server can be late.
+            (Some(backlog), _) => {
+                reasons = format!("{backlog}; {reasons}");
+                Limiter::Server
+            }
+            (None, Some(network)) => {
                 reasons = format!("{network}; {reasons}");
                 Limiter::Network
             }
-            None => Limiter::NothingFound,
+            (None, None) => Limiter::NothingFound,
         },
     };
     LimitedBy { by, evidence: reasons }

@@ -1,10 +1,9 @@
-//! Checks of the load itself: its window, its course, its rate. Pure.
+//! Checks of the load itself: its window, its rate, its reads. Pure.
 
 use super::evidence::{Evidence, Found, percent, unless};
 use crate::{
-    judged::limits,
-    measured::{operation::added_seconds, statistics::slope},
-    result::{PodResult, in_flight},
+    judged::{limits, schedule::answered},
+    result::in_flight,
 };
 use dragstrip_crds::workload::ToolSpec;
 
@@ -45,43 +44,6 @@ pub(super) fn short_window(evidence: &Evidence, limit: f64) -> Found {
     let declared = evidence.tool.planned_seconds().filter(|_| by_the_clock).unwrap_or(0.0);
     unless(seconds >= limits::OF_DECLARED * declared, || {
         format!("it was measured for {seconds:.2} s of the declared {declared} s")
-    })
-}
-
-/// Operations of all clients in each whole second of the common window. The clients
-/// start within milliseconds of each other: each one's seconds count as the others'. `None`
-/// if a tool does not report its seconds.
-fn per_second(pods: &[PodResult], window_seconds: f64) -> Option<Vec<f64>> {
-    let of_pod = |pod: &PodResult| match pod.per_second.as_slice() {
-        [] => added_seconds(pod.operations.iter().map(|row| row.per_second.as_slice())),
-        own => own.to_vec(),
-    };
-    let series: Vec<Vec<u64>> = pods.iter().map(of_pod).collect();
-    let least = series.iter().map(Vec::len).min().filter(|least| *least > 0)?;
-    let complete = (0..least).take_while(|second| (second + 1) as f64 <= window_seconds);
-    Some(complete.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect())
-}
-
-/// Throughput rose or fell by more than `limit` of its mean from begin to end, and not by chance.
-pub(super) fn not_steady(evidence: &Evidence, limit: f64) -> Found {
-    let Some(series) = per_second(&evidence.result.pods, evidence.result.window_seconds) else {
-        return Found::NotMade("the tool does not report its operations of each second");
-    };
-    if series.len() < limits::TREND_SECONDS {
-        return Found::NotMade("fewer than 8 complete seconds were measured");
-    }
-    let mean = series.iter().sum::<f64>() / series.len() as f64;
-    // Seconds that do not differ have no slope.
-    let Some((slope, chance)) = slope(&series).filter(|_| mean > 0.0) else { return Found::Good };
-    let trend = slope * (series.len() - 1) as f64 / mean;
-    unless(trend.abs() <= limit || chance > limits::TREND_SIGNIFICANCE, || {
-        let direction = if trend < 0.0 { "fell" } else { "rose" };
-        format!(
-            "throughput {direction} by {} over {} s (limit {}): warm up longer, or look for what changed",
-            percent(trend.abs()),
-            series.len(),
-            percent(limit)
-        )
     })
 }
 
@@ -127,26 +89,44 @@ pub(super) fn little_law(evidence: &Evidence, limit: f64) -> Found {
     })
 }
 
-/// The 99th percentile of how late an open loop's requests were sent is above `limit` seconds.
+/// The 99th percentile of how late an open loop's requests were sent is above `limit` of that of
+/// their latency, which begins when they were due and so contains it.
 pub(super) fn schedule_lag(evidence: &Evidence, limit: f64) -> Found {
     let Some(schedule) = &evidence.result.schedule else { return Found::Pointless };
-    let Some(lag) = schedule.lag_milliseconds.p99 else {
-        return Found::NotMade("how late requests were sent is not known");
+    let latency = evidence.result.total().and_then(|total| total.latency_milliseconds.p99);
+    let Some((lag, latency)) = schedule.lag_milliseconds.p99.zip(latency) else {
+        return Found::NotMade("how late requests were sent, or the p99 of their latency, is not known");
     };
-    unless(lag <= limit * 1e3, || {
-        format!("1 % of the requests were sent {lag:.3} ms late or more (limit {} ms)", limit * 1e3)
+    unless(lag <= limit * latency, || {
+        format!(
+            "1 % of the requests were sent {lag:.3} ms late or more, which is {} of the p99 of {latency:.3} ms (limit {})",
+            percent(lag / latency),
+            percent(limit)
+        )
     })
 }
 
-/// The server answered less than `limit` of the requests that were due.
+/// Less than `limit` of the reads found their key: what was measured is how fast the server finds nothing.
+pub(super) fn reads_miss(evidence: &Evidence, limit: f64) -> Found {
+    let Some(found) = evidence.result.hit_ratio else { return Found::Pointless };
+    unless(found >= limit, || {
+        format!(
+            "{} of the reads found their key (limit {}): write the keys first (load), or ignore this check if misses are what you measure",
+            percent(found),
+            percent(limit)
+        )
+    })
+}
+
+/// The server answered less than `limit` of the requests in time.
 pub(super) fn rate_not_kept(evidence: &Evidence, limit: f64) -> Found {
     let Some(schedule) = evidence.result.schedule.as_ref().filter(|schedule| schedule.scheduled > 0) else {
         return Found::Pointless;
     };
-    let share = schedule.answered as f64 / schedule.scheduled as f64;
+    let share = answered(schedule);
     unless(share >= limit, || {
         format!(
-            "{} of the requests that were due were answered (limit {}): the server does not follow this rate",
+            "{} of the requests were answered in time (limit {}): the server does not follow this rate, and latencies grow for as long as the load runs",
             percent(share),
             percent(limit)
         )

@@ -105,15 +105,22 @@ fn a_clean_repetition_is_valid_and_says_what_was_checked() {
         .map(|check| check.name.as_str())
         .collect();
     assert_eq!(not_made, Vec::<&str>::new());
-    let pointless = "an open loop's two, and counters that no interface has";
+    let pointless = "an open loop's two, and hits of a load without reads";
     assert_eq!(result.checks.len(), 13, "{pointless}: {:?}", result.checks);
+}
+
+/// Gives both clients this course.
+fn per_second(result: &mut RepetitionResult, operations: [u64; 10]) {
+    for pod in &mut result.pods {
+        pod.per_second = operations.to_vec();
+    }
 }
 
 type Mutation = fn(&mut RepetitionResult);
 
 #[test]
 fn each_bad_state_is_named_and_no_other_check_cries() {
-    let table: [(CheckName, &str, Mutation); 19] = [
+    let table: [(CheckName, &str, Mutation); 22] = [
         (CheckName::StartSkew, "within 1.500 s", |r| r.start_skew_seconds = 1.5),
         (CheckName::ShortOverlap, "83 % of the 12.0 s", |r| r.pods[0].window.seconds = 12.0),
         (CheckName::ShortWindow, "9.00 s of the declared 10 s", |r| {
@@ -122,6 +129,15 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         }),
         (CheckName::NotSteady, "rose by 40 % over 10 s", |r| {
             r.pods[0].per_second = (0..10).map(|second| 4000 + 500 * second).collect();
+        }),
+        (CheckName::NotSteady, "stalled: 4 of 10 seconds", |r| {
+            per_second(r, [5000, 5000, 5000, 0, 5000, 5000, 5000, 0, 0, 0]);
+        }),
+        (CheckName::NotSteady, "50 % lower in the first 2 of 10 s", |r| {
+            per_second(r, [2510, 2500, 5000, 5010, 4990, 5000, 5020, 4980, 5000, 5000]);
+        }),
+        (CheckName::NotSteady, "30 % lower from 3 s to 6 s of 10 s", |r| {
+            per_second(r, [5000, 5010, 4990, 3500, 3520, 3480, 5000, 5010, 4990, 5000]);
         }),
         (CheckName::LittleLawViolated, "40.0 requests in flight, where connections had 50", |r| {
             r.operations[0].latency_milliseconds.mean = Some(4.0);
@@ -178,10 +194,7 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
                 r.nodes[0].groups.clear();
             },
         ),
-        (CheckName::NetworkAllowanceExceeded, "bw_out_allowance_exceeded of b counted 7 packets", |r| {
-            let counters = &mut r.pods[1].client.network.as_mut().unwrap().allowance_exceeded;
-            counters.insert("bw_out_allowance_exceeded".into(), 7);
-        }),
+        (CheckName::ReadsMiss, "0.5 % of the reads found their key", |r| r.hit_ratio = Some(0.005)),
         (CheckName::PlacementNotAsDeclared, "have 8 CPUs, the server's threads are 9", |r| {
             let truth = json!({"version": "7", "threads": 9, "clusterEnabled": false, "loading": false,
                 "runId": "x", "usedMemoryBytes": 0});
@@ -201,12 +214,15 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
     }
 }
 
+/// An open loop of ten seconds with a p99 of 6 ms.
 fn scheduled(answered: u64, p99: f64) -> RepetitionResult {
     let mut result = clean();
+    result.operations[0].latency_milliseconds.p99 = Some(6.0);
     result.schedule = Some(ScheduleRecord {
         kind: "fixed".into(),
         operations_per_second: 1000.0,
         scheduled: 10_000,
+        answered_in_time: Some(answered as f64 / 1e4),
         sent: 10_000,
         answered,
         unanswered: 10_000 - answered,
@@ -221,8 +237,25 @@ fn an_open_loop_that_is_late_or_not_followed_is_degraded() {
         judged(result, &open_loop(), &[]).reasons.into_iter().map(|reason| reason.reason).collect()
     };
     assert_eq!(names(scheduled(10_000, 0.05)), Vec::<String>::new());
-    assert_eq!(names(scheduled(10_000, 1.5)), ["ScheduleLag"]);
+    assert_eq!(names(scheduled(10_000, 1.5)), ["ScheduleLag"], "a quarter of the p99");
+    assert_eq!(names(scheduled(10_000, 1.1)), Vec::<String>::new());
     assert_eq!(names(scheduled(9_000, 0.05)), ["RateNotKept"]);
+}
+
+#[test]
+fn a_required_check_that_cannot_be_made_fails_the_repetition() {
+    let blind = || {
+        let mut result = clean();
+        result.servers.clear();
+        result
+    };
+    let required = [requirement(json!({"check": "ServerThrottled", "level": "Required"}))];
+    let result = judged(blind(), &loadgen(), &required);
+    assert_eq!(result.verdict, Some(Verdict::Invalid));
+    let message = &result.reasons[0].message;
+    assert!(message.contains("could not be made: what the server used is not known"), "{message}");
+    let judged = judged(blind(), &loadgen(), &[]);
+    assert_eq!(judged.verdict, Some(Verdict::Valid), "{:?}", judged.reasons);
 }
 
 #[test]
@@ -348,12 +381,15 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
 }
 
 #[test]
-fn a_rate_that_was_kept_is_the_limit_and_one_that_was_not_is_none() {
+fn a_rate_that_the_server_follows_is_the_limit_and_otherwise_the_server_is() {
     let by = |result| judged(result, &open_loop(), &[]).limited_by.unwrap();
     let followed = by(scheduled(10_000, 0.05));
     assert_eq!(followed.by, Limiter::Rate);
     assert!(followed.evidence.contains("asks for 1,000 operations per second"), "{}", followed.evidence);
-    assert_eq!(by(scheduled(9_000, 0.05)).by, Limiter::NothingFound);
+    let behind = by(scheduled(9_000, 0.05));
+    assert_eq!(behind.by, Limiter::Server);
+    let words = "answered 90 % of the 1,000 operations per second in time";
+    assert!(behind.evidence.contains(words), "{}", behind.evidence);
 }
 
 #[test]
