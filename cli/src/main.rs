@@ -48,7 +48,7 @@ enum Command {
   dragstrip report suite engines --format html --output-file engines.html")]
     Report(report::Options),
     /// Compare a run, suite or report with another, or with a published table. Exit with 0 if nothing
-    /// is worse than the baseline, 1 if something is or a run failed, 2 if nothing could be compared.
+    /// is worse than the baseline, 1 if something is or a run failed, 2 if a figure could not be compared.
     #[command(after_help = "Example:
   dragstrip compare redis-read valkey-read
   dragstrip compare published.csv suite/engines

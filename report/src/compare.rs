@@ -5,6 +5,7 @@ mod baseline;
 mod chance;
 mod conditions;
 mod interval;
+mod limits;
 mod outliers;
 mod pair;
 mod verdict;
@@ -34,8 +35,11 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let baseline = Baseline::of(document, baseline);
     let (differences, refusals) = conditions::check(document, entries, &baseline, anyway);
     let index = RowIndex::of(&document.rows);
-    let mut outcomes: Vec<Outcome> =
-        document.rows.iter().map(|row| outcome(row, &baseline, &index, &noise, &refusals)).collect();
+    let outcome = |row| {
+        let (compared, reason) = outcome(row, &baseline, &index, &noise, &refusals);
+        (compared.map(|compared| limits::checked(compared, row, document, &baseline)), reason)
+    };
+    let mut outcomes: Vec<Outcome> = document.rows.iter().map(outcome).collect();
     let figures = document.rows.iter().zip(&mut outcomes);
     let compared = figures.filter_map(|(row, (comparison, _))| Some((row, comparison.as_mut()?)));
     let family = chance::judge_together(

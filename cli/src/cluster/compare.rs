@@ -149,7 +149,7 @@ fn failed(document: &Document) -> impl Iterator<Item = &RunRecord> {
     document.runs.iter().filter(bad)
 }
 
-/// 0 if nothing is worse, 1 if something is or a run failed, 2 if nothing could be compared. Some of
+/// 0 if nothing is worse, 1 if something is or a run failed, 2 if a figure could not be compared. Some of
 /// many equal figures are Worse by chance: only those count that hold after the correction for that.
 fn exit_code(document: &Document) -> u8 {
     let all = || document.rows.iter().filter_map(|row| row.comparison.as_ref());
@@ -159,7 +159,8 @@ fn exit_code(document: &Document) -> u8 {
     if all().any(worse) || failed(document).next().is_some() {
         return 1;
     }
-    let compared = all().any(|it| it.verdict != ComparisonVerdict::NotComparable);
+    let mut verdicts = all().map(|it| it.verdict).peekable();
+    let compared = verdicts.peek().is_some() && verdicts.all(|it| it != ComparisonVerdict::NotComparable);
     if compared { 0 } else { 2 }
 }
 
@@ -271,6 +272,25 @@ mod tests {
             of(false).rows.iter().find_map(|row| Some(row.comparison.as_ref()?.reason.clone())).unwrap();
         assert!(reason.contains("spec/phases/0/loadgen/pipeline is 10 instead of 1"), "{reason}");
         assert_eq!(exit_code(&of(true)), 0, "compared by force: {:#?}", of(true));
+    }
+
+    #[test]
+    fn throughputs_of_clients_are_not_those_of_servers() {
+        let limited = |name: &str, rates, by: &str| {
+            let Source::Measured(mut input) = run(name, rates) else { panic!("a run is measured here") };
+            let status = input.entries[0].run.status.as_mut().unwrap();
+            let limit = json!({"by": by, "evidence": "load thread at 97 %"});
+            status.phases[0].limited_by = serde_json::from_value(limit).unwrap();
+            Source::Measured(input)
+        };
+        let code = |there: &str, here: &str| {
+            let there = limited("a", [100.0, 101.0, 99.0], there);
+            let here = limited("b", [50.0, 51.0, 49.0], here);
+            exit_code(&compared(there, here, "a", "b", false).unwrap())
+        };
+        assert_eq!(code("Client", "Client"), 2, "both figures are the client's");
+        assert_eq!(code("Server", "Client"), 1);
+        assert_eq!(code("Server", "Server"), 1);
     }
 
     #[test]
