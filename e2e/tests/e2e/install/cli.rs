@@ -119,7 +119,8 @@ async fn a_run_is_watched_to_its_end_reported_compared_and_run_again() -> Result
         let page = dragstrip(&env, &["report", "run", "fast", "--format", "html"], "").await?;
         ensure!(page.code == 0 && page.stdout.starts_with("<!DOCTYPE html>"), "{}", page.all());
         let compared = dragstrip(&env, &["compare", "fast", "fast-b"], "").await?;
-        ensure!([0, 1].contains(&compared.code), "{}", compared.all());
+        // Whichever is faster, and 2 if both clients were at their end.
+        ensure!([0, 1, 2].contains(&compared.code), "{}", compared.all());
         ensure!(compared.stdout.contains("compared with the run fast"), "{}", compared.all());
         Ok(())
     })
