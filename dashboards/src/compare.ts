@@ -4,7 +4,7 @@ import type { Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
 import type * as stat from "@grafana/grafana-foundation-sdk/stat";
 import { converted, ON_NINES, pivoted } from "./curves.js";
-import { CONCLUSIONS, fixed, GOOD, LESS_IS_BETTER, LEVELS, MORE_IS_BETTER, NEUTRAL, steps, VERDICTS } from "./looks.js";
+import { CONCLUSIONS, fixed, LEVELS, NEUTRAL, steps, VERDICTS } from "./looks.js";
 import { finished, page, UID } from "./page.js";
 import {
   barChart,
@@ -43,7 +43,6 @@ import {
 } from "./queries.js";
 import {
   chosen,
-  coloured,
   joinedBy,
   label,
   labelOf,
@@ -254,7 +253,6 @@ function deltas() {
       "percentunit",
       set.of("decimals", 1),
       NONE,
-      ...coloured(LESS_IS_BETTER),
     ),
   ];
   return tableOf(
@@ -262,7 +260,7 @@ function deltas() {
       title: "Differences from the baseline, all common phases",
       mayBeIdle: "only struck-out rows have no number",
       description:
-        "Changes of each candidate from the baseline, phase by phase; green is better, red is worse by more than 5 %. ±95% is half the width of the confidence interval of the change of throughput: a smaller change may be chance, and the conclusion says so. Struck out: the run is Invalid and is not compared.",
+        "Changes of each candidate from the baseline, phase by phase. ±95% is half the width of the confidence interval of the change of throughput: a smaller change may be chance, and the conclusion says so. Struck out: the run is Invalid and is not compared.",
     },
     [24, 10],
     {
@@ -291,7 +289,6 @@ function deltas() {
           "percentunit",
           set.of("decimals", 1),
           NONE,
-          ...coloured(MORE_IS_BETTER),
         ),
         optional(
           "a single repetition has no interval",
@@ -371,7 +368,7 @@ function struckOutRuns() {
 }
 
 export function compare(): Dashboard {
-  const best = ratioOf(CHART, throughput);
+  const highest = ratioOf(CHART, throughput);
   const lowestP99 = ratioOf(CHART, (runs) => latency(runs, "99"));
   return finished(
     page(
@@ -403,23 +400,23 @@ export function compare(): Dashboard {
       )
       .withPanel(
         largest(
-          "Best throughput",
+          "Highest throughput",
           "none",
-          "The highest throughput among the candidates in the chosen phase, as a multiple of the baseline's. Above 1 is faster.",
-          `topk(1, ${best})`,
+          "The highest throughput among the candidates in the chosen phase, as a multiple of the baseline's. The table says whether the difference is more than chance.",
+          `topk(1, ${highest})`,
         )
           .decimals(2)
-          .thresholds(thresholds(steps(NEUTRAL, [1.02, GOOD]))),
+          .colorScheme(color(fixed(NEUTRAL))),
       )
       .withPanel(
         largest(
-          "Best p99",
+          "Lowest p99",
           "none",
-          "The lowest p99 among the candidates in the chosen phase, as a multiple of the baseline's. Below 1 is better.",
+          "The lowest p99 among the candidates in the chosen phase, as a multiple of the baseline's. One repetition more may have another.",
           `bottomk(1, ${lowestP99})`,
         )
           .decimals(2)
-          .thresholds(thresholds(steps(GOOD, [0.98, NEUTRAL]))),
+          .colorScheme(color(fixed(NEUTRAL))),
       )
       .withPanel(throughputRatios())
       .withPanel(latencyRatios())

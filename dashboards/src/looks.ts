@@ -88,11 +88,6 @@ export function steps(first: string, ...others: [number, string][]): Threshold[]
 
 /** Zero is good. */
 export const NONE_IS_GOOD = steps(GOOD, [1, BAD]);
-/** A change if more is better: red below -5 %, orange below -2 %, green above 2 %. */
-export const MORE_IS_BETTER = steps(BAD, [-0.05, DOUBTFUL], [-0.02, NEUTRAL], [0.02, GOOD]);
-/** A change if less is better. */
-export const LESS_IS_BETTER = steps(GOOD, [-0.02, NEUTRAL], [0.02, DOUBTFUL], [0.05, BAD]);
-
 /** Percentiles from light to dark. */
 export const PERCENTILES: [name: string, color: string][] = [
   ["p50", "super-light-blue"],
