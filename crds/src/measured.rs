@@ -99,6 +99,9 @@ pub struct Metric {
     /// How the figures of several client pods become one.
     #[serde(default)]
     pub merge: Merge,
+    /// Whether more is better; absent if nothing says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_is_better: Option<bool>,
 }
 
 /// A figure and its 95 % confidence interval.

@@ -243,7 +243,14 @@ fn metric<'a>(
         _ => (column.metric.as_deref().unwrap_or_default(), figure.with_unit()?),
     };
     let unit = Some(unit.to_owned()).filter(|unit| !unit.is_empty());
-    let metric = Metric { name: metric_name(Some(operation), name), value, unit, merge: column.merge };
+    let less = (column.meaning == CsvMeaning::TimePerOperation).then_some(false);
+    let metric = Metric {
+        name: metric_name(Some(operation), name),
+        value,
+        unit,
+        merge: column.merge,
+        more_is_better: column.more_is_better.or(less),
+    };
     Ok((name, metric))
 }
 

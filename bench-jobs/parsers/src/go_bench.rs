@@ -167,12 +167,16 @@ fn figures(name: &str, runs: &[&Run]) -> Vec<Metric> {
         .into_iter()
         .map(|unit| {
             let samples: Vec<f64> = runs.iter().filter_map(|run| figure(run, unit)).collect();
+            let rate = unit.ends_with("/s") || unit.ends_with("/sec");
+            // Less time, memory and work for each operation is better; other units are the benchmark's own.
+            let per_operation = unit.ends_with("/op").then_some(false);
             Metric {
                 name: metric_name(Some(name), unit),
                 value: samples.iter().sum::<f64>() / samples.len() as f64,
                 unit: Some(unit.to_owned()),
                 // Rates add up over clients, everything per operation does not.
-                merge: if unit.ends_with("/s") || unit.ends_with("/sec") { Merge::Sum } else { Merge::Mean },
+                merge: if rate { Merge::Sum } else { Merge::Mean },
+                more_is_better: rate.then_some(true).or(per_operation),
             }
         })
         .collect()

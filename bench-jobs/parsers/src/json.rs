@@ -160,6 +160,7 @@ fn metric(operation: &str, value: &JsonValue, number: f64) -> Metric {
         value: number,
         unit: None,
         merge: value.merge,
+        more_is_better: value.more_is_better,
     }
 }
 

@@ -277,6 +277,7 @@ impl Found {
             value: figure.notation.number(figure.text)?,
             unit: None,
             merge: rule.options.merge.get(name).copied().unwrap_or_default(),
+            more_is_better: rule.options.more_is_better.get(name).copied(),
         });
         Ok(true)
     }

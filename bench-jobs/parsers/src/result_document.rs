@@ -134,6 +134,9 @@ pub struct ResultMetric {
     /// How the values of several clients become one.
     #[serde(default)]
     pub merge: Merge,
+    /// Whether more is better. If omitted, comparisons are never Better or Worse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_is_better: Option<bool>,
 }
 
 /// Why a document is not a result.
@@ -279,7 +282,13 @@ fn metric(read: ResultMetric) -> Result<Metric, ResultError> {
         return Err(wrong("value", &format!("metric {:?}", read.name), "is not a finite number".to_owned()));
     }
     let name = metric_name(read.operation.as_deref(), &read.name);
-    Ok(Metric { name, value: read.value, unit: read.unit, merge: read.merge })
+    Ok(Metric {
+        name,
+        value: read.value,
+        unit: read.unit,
+        merge: read.merge,
+        more_is_better: read.more_is_better,
+    })
 }
 
 fn within_bounds(field: &'static str, place: &str, count: u64) -> Result<(), ResultError> {

@@ -440,6 +440,7 @@ mod tests {
                 value,
                 unit: None,
                 merge: dragstrip_crds::workload::Merge::Sum,
+                more_is_better: None,
             }];
             result
         };

@@ -209,6 +209,8 @@ pub struct CsvColumn {
     /// How to join the metric of several client pods: Sum, Mean, Maximum or Minimum. Defaults to Sum.
     #[serde(default)]
     pub merge: Merge,
+    /// Whether more of the metric is better. If omitted, its comparisons are never Better or Worse.
+    pub more_is_better: Option<bool>,
 }
 
 /// A table with a header line and commas between columns.
@@ -241,7 +243,7 @@ pub struct RegexLine {
     /// Regular expression (Rust's regex syntax) with named groups, matched line by line. The names
     /// `operation`, `count`, `operationsPerSecond`, `errors`, `hits`, `misses`, `bytes`, `seconds`,
     /// `meanLatency` and `maximumLatency` have a meaning; `p` and two to eight
-    /// digits is a percentile (p50, p99; p999 is 99.9, p9999 is 99.99). Any other group is a metric
+    /// digits is a percentile (p50, p99; p999 is 99.9, p9999 is 99.99, p100 the maximum). Any other group is a metric
     /// of that name. The unit of a time (1.2ms, 950µs, 0.5 secs, 1m2.5s) takes precedence over
     /// latencyUnit.
     #[schemars(length(min = 1, max = 1024))]
@@ -257,6 +259,10 @@ pub struct RegexLine {
     /// Other metrics are added up.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub merge: BTreeMap<String, Merge>,
+    /// Whether more of a metric is better, by group name, such as `{addJobs: true}`. Comparisons of
+    /// other metrics are never Better or Worse.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub more_is_better: BTreeMap<String, bool>,
     /// Whether a line must match. Defaults to true.
     #[serde(default = "yes")]
     pub required: bool,
@@ -350,6 +356,8 @@ pub struct JsonValue {
     /// How to join the metric of several client pods: Sum, Mean, Maximum or Minimum. Defaults to Sum.
     #[serde(default)]
     pub merge: Merge,
+    /// Whether more of the metric is better. If omitted, its comparisons are never Better or Worse.
+    pub more_is_better: Option<bool>,
     /// Whether the document must have it. Defaults to true.
     #[serde(default = "yes")]
     pub required: bool,

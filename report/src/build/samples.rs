@@ -87,7 +87,9 @@ fn of_batches(batches: &BatchStatistics) -> impl Iterator<Item = Figure> {
 
 fn of_tool(metrics: &[Metric]) -> impl Iterator<Item = Figure> {
     let unit = |metric: &Metric| metric.unit.clone().unwrap_or_default();
-    metrics.iter().filter_map(move |metric| other(&metric.name, &unit(metric), None, Some(metric.value)))
+    metrics.iter().filter_map(move |metric| {
+        other(&metric.name, &unit(metric), metric.more_is_better, Some(metric.value))
+    })
 }
 
 /// The figures of an operation, of a run and of one repetition alike.

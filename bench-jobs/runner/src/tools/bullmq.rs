@@ -223,6 +223,7 @@ fn metrics(report: &Report) -> Vec<Metric> {
             value,
             unit: Some("jobs/s".to_owned()),
             merge: Merge::Sum,
+            more_is_better: Some(true),
         })
         .collect()
 }

@@ -239,6 +239,7 @@ fn figured(pod: &str, values: &[(&str, f64, Merge)]) -> PodResult {
         value: *value,
         unit: None,
         merge: *merge,
+        more_is_better: None,
     };
     result.metrics = values.iter().map(metric).collect();
     result
