@@ -134,7 +134,7 @@ async fn etcd_with_three_members_is_loaded_by_its_own_benchmark() -> Result<()> 
         let run = env.run_in("etcd-put", RunPhase::Succeeded, SHORT_RUN * 2).await?;
         let status = results::status(&run)?;
         let row = operation(phase(&status, "put")?, "PUT")?;
-        ensure!(row.operations_per_second.mean > 10.0 && row.latency_milliseconds.p99 > Some(0.0), "{row:?}");
+        ensure!(row.operations_per_second.mean > 10.0 && row.latency_milliseconds.p50 > Some(0.0), "{row:?}");
         // Nobody can ask them; the kernel reports what they used.
         let memory = &phase(&status, "put")?.memory;
         let read = memory.iter().all(|one| one.rss_bytes > Some(1 << 20) && one.cgroup_bytes > Some(1 << 20));
