@@ -5,7 +5,7 @@ use dragstrip_crds::{
     measured::Estimate,
     run::{MemoryMoment, MemoryReading, OperationStatus, PhaseStatus, SUM},
     thresholds::{MetricName, Threshold, ThresholdStatus},
-    units::Decimal,
+    units::{Decimal, thousands},
 };
 
 /// Every row of `thresholds` for the `declared` phases, of which `phases` were measured. A
@@ -110,8 +110,21 @@ fn absence(
         (Some(phase), None, None) if phase.operations.len() > 1 => {
             "its operations ran one after the other and have no total: name one in operation".to_owned()
         }
+        (_, Some(row), _) if is_percentile(threshold.metric) && row.latency_milliseconds.p50.is_some() => {
+            format!("{} requests are too few: it takes 10 above the percentile", thousands(row.count))
+        }
         _ => "the phase has no such figure".to_owned(),
     }
+}
+
+fn is_percentile(metric: MetricName) -> bool {
+    use MetricName::{
+        P90Milliseconds, P95Milliseconds, P99Milliseconds, P999Milliseconds, P9999Milliseconds,
+    };
+    matches!(
+        metric,
+        P90Milliseconds | P95Milliseconds | P99Milliseconds | P999Milliseconds | P9999Milliseconds
+    )
 }
 
 /// The row called `name`; without one the total, or the only row there is.
@@ -183,7 +196,7 @@ mod tests {
                 json!({
                     "operation": operation, "count": 10, "operationsPerSecond": {"repetitions": 1, "mean": rate},
                     "bytesPerSecond": 0.0, "errors": 0, "hits": 9, "misses": 1,
-                    "latencyMilliseconds": {"p99": p99}
+                    "latencyMilliseconds": {"p50": 0.5, "p99": p99}
                 })
             })
             .collect();
@@ -220,7 +233,7 @@ mod tests {
             (
                 json!({"metric": "P999Milliseconds", "maximum": "2"}),
                 false,
-                "read TOTAL P999Milliseconds: the phase has no such figure",
+                "read TOTAL P999Milliseconds: 10 requests are too few: it takes 10 above the percentile",
             ),
             (
                 json!({"metric": "Errors", "operation": "HGET", "maximum": "0"}),
