@@ -15,7 +15,8 @@ pub struct SearchPoint {
     pub share: Option<f64>,
     /// Throughput of all operations together, in operations per second.
     pub operations_per_second: f64,
-    /// 99th percentile of their latency, in milliseconds; absent if unknown.
+    /// 99th percentile of their latency, in milliseconds, or the maximum of too few requests for it;
+    /// absent if unknown.
     pub p99_milliseconds: Option<f64>,
     /// Whether the server followed an open loop: it answered 99.5% of the requests in time, and
     /// none was unanswered at the end. True of a closed loop.
@@ -30,7 +31,11 @@ impl SearchPoint {
             value,
             share,
             operations_per_second: total.and_then(|total| total.operations_per_second).unwrap_or(0.0),
-            p99_milliseconds: total.and_then(|total| total.latency_milliseconds.p99),
+            // Of few requests only the maximum is known, which is no less.
+            p99_milliseconds: total.and_then(|total| {
+                let latency = total.latency_milliseconds;
+                latency.p99.or(latency.max)
+            }),
             followed: result.schedule.as_ref().is_none_or(followed),
         }
     }
@@ -55,5 +60,8 @@ mod tests {
         assert_eq!(Some(point.operations_per_second), total.operations_per_second);
         assert_eq!(point.p99_milliseconds, total.latency_milliseconds.p99);
         assert!(point.followed, "a closed loop waits for its answers");
+        let latency = &mut result.operations.last_mut().unwrap().latency_milliseconds;
+        (latency.p99, latency.max) = (None, Some(9.0));
+        assert_eq!(SearchPoint::of(8, None, &result).p99_milliseconds, Some(9.0));
     }
 }
