@@ -109,7 +109,10 @@ fn foreign_commands(
         return Ok(());
     }
     let sent = |name: &str| ours.iter().any(|command| is_part_of(name, command));
-    let names = after.commands.keys().filter(|name| !sent(name) && !introduces(name));
+    // A primary deletes what expired or was evicted at its replicas too.
+    let removed = |look: &ServerCounters| look.expired_keys + look.evicted_keys;
+    let replicated = |name: &str| ["del", "unlink"].contains(&name) && removed(after) > removed(before);
+    let names = after.commands.keys().filter(|name| !sent(name) && !introduces(name) && !replicated(name));
     let grown = |name: &String| {
         let count = |look: &ServerCounters| look.commands.get(name).map_or(0, |it| it.calls + it.rejected);
         count(after).saturating_sub(count(before))
@@ -280,6 +283,10 @@ mod tests {
             "what belongs to the server"
         );
         assert!(verdict(&[load], &[load, ("client|setinfo", 90_000)]).is_ok(), "introductions");
+        let mut expired = counters(&[("get", 1_000_000, 0), ("del", 50_000, 0)], None);
+        expired.expired_keys = 50_000;
+        let ours = used(&[load]);
+        assert!(counters_agree(&ours, 0, &counters(&[], None), &expired).is_ok(), "deletions at replicas");
         let script = ("evalsha", 1_000_000);
         assert!(verdict(&[script], &[script, ("hset", 9_000_000)]).is_ok(), "a script's own commands");
     }
