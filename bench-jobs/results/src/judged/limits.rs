@@ -15,6 +15,9 @@ pub const TREND: f64 = 0.1;
 pub const TREND_SIGNIFICANCE: f64 = 0.01;
 /// Share of the usual operations below which a second is stalled.
 pub const STALL: f64 = 0.5;
+/// Usual operations in a second from which on half of them is not chance: five standard deviations
+/// of a Poisson process.
+pub const STALL_OPERATIONS: f64 = 100.0;
 /// Complete seconds from which on there is a usual number of operations.
 pub const STALL_SECONDS: usize = 3;
 /// Distance of a part's level from that of the rest, in standard errors that count how much

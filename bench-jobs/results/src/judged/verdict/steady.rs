@@ -54,7 +54,8 @@ fn stall(series: &[f64]) -> Option<String> {
     let usual = median(series);
     let stalled = |(_, count): &(usize, &f64)| **count < limits::STALL * usual;
     let seconds: Vec<usize> = series.iter().enumerate().filter(stalled).map(|(second, _)| second).collect();
-    let first = seconds.first().filter(|_| series.len() >= limits::STALL_SECONDS)?;
+    let enough = series.len() >= limits::STALL_SECONDS && usual >= limits::STALL_OPERATIONS;
+    let first = seconds.first().filter(|_| enough)?;
     // A slow start is a part at another level, which has a remedy of its own.
     let only_begin = seconds.iter().enumerate().all(|(place, second)| place == *second);
     (!only_begin || series.len() < limits::TREND_SECONDS).then(|| {
