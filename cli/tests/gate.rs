@@ -13,7 +13,8 @@ use std::{
 
 const WORKFLOW: &str = include_str!("../../examples/ci/engine-pull-request.yaml");
 
-/// A short race, on a machine that other tests use too.
+/// A short race, on a machine that other tests use too. One connection leaves the client idle half of
+/// the time: figures that clients limit cannot be compared.
 const RACE: &str = "apiVersion: dragstrip.dev/v1alpha1
 kind: Datastore
 metadata: {name: engine}
@@ -28,7 +29,7 @@ spec:
   requirements: [{check: ShortWindow, level: Ignore}]
   phases:
   - name: write
-    loadgen: {duration: 1s, connectionsPerThread: 4, keyMaximum: 1000, ratio: \"1:0\"}
+    loadgen: {duration: 1s, connectionsPerThread: 1, keyMaximum: 1000, ratio: \"1:0\"}
 ";
 
 /// The shell of a step of the workflow.

