@@ -2,7 +2,7 @@
 
 use super::{interval::step, verdict::default_margin};
 use crate::document::Row;
-use dragstrip_results::statistics::spread;
+use dragstrip_results::statistics::{median, spread};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
 
@@ -29,13 +29,6 @@ pub fn mark(rows: &mut [Row]) {
             sample.outlier = far;
         }
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
-    f64::midpoint(at(sorted.len().saturating_sub(1) / 2), at(sorted.len() / 2))
 }
 
 /// The largest distance from the mean, in standard deviations, that 19 of 20 samples of size `n`

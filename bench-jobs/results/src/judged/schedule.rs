@@ -63,7 +63,7 @@ mod tests {
         let stopped_at_the_end = [1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 400, 600];
         assert!((in_time(&stopped_at_the_end) - 1.0).abs() < 1e-9);
         let far_away = [800, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 200];
-        assert!((in_time(&far_away) - 1.0).abs() < 1e-9, "what is in flight all the time is no backlog");
+        assert!((in_time(&far_away) - 1.0).abs() < 1e-9, "what is in flight all the time is not a backlog");
     }
 
     #[test]

@@ -317,6 +317,8 @@ impl PodResult {
         let mut compact = self.clone();
         compact.complete = false;
         compact.per_second.clear();
+        compact.due_per_second.clear();
+        compact.schedule_lag = None;
         compact.commands.clear();
         compact.workers.clear();
         compact.notes.clear();

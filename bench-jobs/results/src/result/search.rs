@@ -31,7 +31,7 @@ impl SearchPoint {
             value,
             share,
             operations_per_second: total.and_then(|total| total.operations_per_second).unwrap_or(0.0),
-            // Of few requests only the maximum is known, which is no less.
+            // Few requests have only a maximum, which is at least the percentile.
             p99_milliseconds: total.and_then(|total| {
                 let latency = total.latency_milliseconds;
                 latency.p99.or(latency.max)

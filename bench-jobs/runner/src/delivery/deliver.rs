@@ -159,6 +159,7 @@ mod tests {
             };
             let mut result = PodResult::failed(&name, 1, &name, failure);
             result.operations = (0..operations).map(|n| operation(format!("{name}{n}"))).collect();
+            result.due_per_second = vec![u64::MAX; 3_600];
             result.warmup = (0..figures).map(|n| (format!("{name}{n}"), n as u64)).collect();
             let metric = |n| Metric { name: format!("{name}{n}"), value: 1.0 / 3.0, unit: None, merge: Merge::Sum, more_is_better: None };
             result.metrics = (0..figures).map(metric).collect();

@@ -6,7 +6,7 @@ use crate::{
     judged::limits,
     measured::{
         operation::added_seconds,
-        statistics::{Part, other_part, slope},
+        statistics::{Part, median, other_part, slope},
     },
     result::PodResult,
 };
@@ -23,12 +23,6 @@ fn per_second(pods: &[PodResult], window_seconds: f64) -> Option<Vec<f64>> {
     let least = series.iter().map(Vec::len).min().filter(|least| *least > 0)?;
     let complete = (0..least).take_while(|second| (second + 1) as f64 <= window_seconds);
     Some(complete.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect())
-}
-
-fn median(series: &[f64]) -> f64 {
-    let mut sorted = series.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 /// Throughput stalled, was at another level for a part of the time, or rose or fell, by more than
