@@ -9,7 +9,11 @@ pub use status::{
 };
 pub use template::{DECIDED_BY_SUITE, RunTemplate, TargetTemplate};
 
-use crate::{defaults::int, thresholds::Threshold, units::Period};
+use crate::{
+    defaults::int,
+    thresholds::{MetricName, Threshold},
+    units::{Decimal, Period, decimal_between},
+};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,6 +105,17 @@ pub struct Exclusion {
     /// Names of values by axis, such as `{pipeline: "10"}`. Any value of other axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, String>,
+}
+
+/// The largest difference of a metric that is called Same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Margin {
+    /// The metric, such as OperationsPerSecond.
+    pub metric: MetricName,
+    /// The difference as a share of the baseline's figure, from 0.001 to 1, such as "0.03".
+    #[x_kube(validation = Rule::new(decimal_between("0.001", "1.0")).message("a margin is a share from 0.001 to 1"))]
+    pub share: Decimal,
 }
 
 /// The sequence of a suite's runs.
@@ -261,6 +276,13 @@ pub struct BenchmarkSuiteSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub thresholds: Vec<Threshold>,
+    /// Largest differences that are called Same, by metric, such as
+    /// `[{metric: P99Milliseconds, share: "0.1"}]`. Smaller differences are neither Better nor Worse.
+    /// Defaults to 0.05 for latencies and 0.03 for all other metrics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 18))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["metric".into()]))]
+    pub margins: Vec<Margin>,
     /// Compare results that were measured under other conditions than the baseline (another machine,
     /// kernel or tool). The report shows the differences in both cases. Defaults to false: such rows
     /// are not compared, and their relative thresholds fail.

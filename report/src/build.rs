@@ -44,7 +44,7 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
     };
     compare::mark_outliers(&mut document.rows);
     if let Some(baseline) = &input.baseline {
-        compare::compare(&mut document, entries, baseline, input.compare_anyway);
+        compare::compare(&mut document, entries, baseline, &input.rules);
     }
     document.thresholds = thresholds::evaluate(&input.thresholds, &document);
     document

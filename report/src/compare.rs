@@ -11,6 +11,7 @@ mod pair;
 mod verdict;
 
 pub use outliers::mark as mark_outliers;
+pub use verdict::Rules;
 
 use crate::{
     document::{BaselineHead, Cell, Comparison, Document, Row},
@@ -22,21 +23,20 @@ use dragstrip_crds::{suite::ComparisonVerdict, thresholds::MetricName};
 use std::collections::BTreeMap;
 
 const WELCH: &str = "Ratios and differences of means have 95 % confidence intervals: Welch's for differences, Fieller's with Welch's degrees of freedom for ratios.";
+const BLOCKS: &str = "Ratios and differences of means have 95 % confidence intervals from the t test of the differences within each repetition of all combinations, so that a drift of the machine cancels out.";
 const PUBLISHED: &str = "Published figures count as exact: a ratio has the 95 % confidence interval of the mean measured here (Student's t). A figure is Better or Worse only if the published one is also outside the range that one more measurement here could give.";
 
 /// Compare every row of `document` with its counterpart in `baseline`, and add the baseline to
 /// the document.
-pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &BaselineInput, anyway: bool) {
-    let there = match baseline {
-        BaselineInput::Report { document, .. } => document.runs.as_slice(),
-        _ => &[],
-    };
-    let noise = verdict::Noise::of(document.runs.iter().chain(there));
+pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &BaselineInput, rules: &Rules) {
+    // Only combinations of the same suite share blocks.
+    let in_blocks = rules.in_blocks && matches!(baseline, BaselineInput::Variant(_));
+    let rules = &Rules { in_blocks, ..rules.clone() };
     let baseline = Baseline::of(document, baseline);
-    let (differences, refusals) = conditions::check(document, entries, &baseline, anyway);
+    let (differences, refusals) = conditions::check(document, entries, &baseline, rules.anyway);
     let index = RowIndex::of(&document.rows);
     let outcome = |row| {
-        let (compared, reason) = outcome(row, &baseline, &index, &noise, &refusals);
+        let (compared, reason) = outcome(row, &baseline, &index, rules, &refusals);
         (compared.map(|compared| limits::checked(compared, row, document, &baseline)), reason)
     };
     let mut outcomes: Vec<Outcome> = document.rows.iter().map(outcome).collect();
@@ -48,13 +48,17 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     for (row, outcome) in document.rows.iter_mut().zip(outcomes) {
         (row.comparison, row.uncompared) = outcome;
     }
-    let method = if baseline.table.is_some() { PUBLISHED } else { WELCH };
+    let method = match (&baseline.table, in_blocks) {
+        (Some(_), _) => PUBLISHED,
+        (None, true) => BLOCKS,
+        (None, false) => WELCH,
+    };
     let table_notes = baseline.table.map(|table| table.notes(document)).unwrap_or_default();
     document.baseline = Some(BaselineHead {
         name: baseline.name.clone(),
         kind: baseline.kind.clone(),
         differences,
-        method: format!("{method} {}", noise.sentence()),
+        method: method.to_owned(),
         notes: table_notes.into_iter().chain(family.note()).collect(),
         compared: family.compared,
     });
@@ -73,14 +77,14 @@ fn outcome(
     row: &Row,
     baseline: &Baseline<'_>,
     index: &RowIndex<'_>,
-    noise: &verdict::Noise,
+    rules: &Rules,
     refusals: &BTreeMap<Cell, String>,
 ) -> Outcome {
     let compared = match baseline.counterpart(row, index) {
         None => return (None, Some(format!("the baseline {} has no such figure", baseline.name))),
         Some(Counterpart::Own) => return (None, None),
-        Some(Counterpart::Row(there)) => pair::with_measured(row, there, noise),
-        Some(Counterpart::Published(figure)) => pair::with_published(row, figure, noise),
+        Some(Counterpart::Row(there)) => pair::with_measured(row, there, rules),
+        Some(Counterpart::Published(figure)) => pair::with_published(row, figure, rules),
     };
     match (compared, refusals.get(&row.cell)) {
         (Err(reason), _) => (None, Some(reason)),

@@ -126,13 +126,16 @@ impl Row {
 }
 
 /// One measurement of a figure.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
     /// The run that made it.
     pub run: String,
     /// The repetition, from 1.
     pub repetition: u32,
+    /// The same for all measurements of one start of a server; omitted if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// The value.
     pub value: f64,
     /// Whether the value can be trusted. Statistics exclude Invalid samples.
@@ -162,9 +165,13 @@ pub struct Comparison {
     pub ratio: Estimate,
     /// The figure minus the baseline's, likewise, in the unit of the figure.
     pub difference: Estimate,
-    /// Whether the intervals are valid: both sides have several measurements, or this side has
-    /// and the baseline is a published figure, which counts as exact.
+    /// Whether the intervals are valid: both sides have measurements of several servers or of the
+    /// same one, or this side has and the baseline is a published figure, which counts as exact.
     pub interval_known: bool,
+    /// The smallest difference that these measurements show in four of five cases, as a share of the
+    /// baseline's figure; omitted without an interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detectable: Option<f64>,
     /// Differences up to this share of the baseline's figure, if proven, are called Same.
     pub margin: f64,
     /// The p value (two-sided, Welch's t test); omitted without an interval and for published

@@ -7,10 +7,15 @@ use dragstrip_crds::{
 };
 
 /// An interval ends here, as a multiple of the estimate, if it has no upper bound.
-pub const FARTHEST: f64 = 1e6;
+const FARTHEST: f64 = 1e6;
+
+/// Where the interval of the ratio `mid` ends if it has no upper bound.
+pub fn open_end(mid: f64) -> f64 {
+    FARTHEST * if mid > 0.0 { mid } else { 1.0 }
+}
 
 pub fn is_open(ratio: &Estimate) -> bool {
-    ratio.high > ratio.mid * (FARTHEST / 2.0)
+    ratio.high > open_end(ratio.mid) / 2.0
 }
 
 /// The heading of a metric and the divisor that converts its values to the heading's unit.

@@ -1,10 +1,11 @@
 //! What a report is built from. Pure.
 
 use crate::{
+    compare::Rules,
     document::{AxisHead, Cell, Document, VariantHead},
     published,
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Variant, thresholds::Threshold};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::{Order, Variant}, thresholds::Threshold};
 use dragstrip_results::result::RepetitionResult;
 use kube::ResourceExt;
 use std::borrow::Cow;
@@ -24,8 +25,8 @@ pub struct Input {
     pub baseline: Option<BaselineInput>,
     /// The thresholds.
     pub thresholds: Vec<Threshold>,
-    /// Compare combinations even if they ran under different conditions.
-    pub compare_anyway: bool,
+    /// How to compare with the baseline.
+    pub rules: Rules,
 }
 
 impl Input {
@@ -37,7 +38,11 @@ impl Input {
             variants: suite.spec.variants.iter().map(head).collect(),
             axes,
             thresholds: suite.spec.thresholds.clone(),
-            compare_anyway: suite.spec.compare_anyway,
+            rules: Rules {
+                margins: suite.spec.margins.clone(),
+                anyway: suite.spec.compare_anyway,
+                in_blocks: suite.spec.order == Order::Interleaved,
+            },
             ..Self::default()
         }
     }

@@ -9,11 +9,12 @@ use crate::output::{format, print};
 use clap::Args;
 use dragstrip_crds::{
     run::{RunPhase, Verdict},
-    suite::ComparisonVerdict,
+    suite::{ComparisonVerdict, Margin},
+    thresholds::MetricName,
 };
 use dragstrip_report::{
-    BaselineInput, Input, build,
-    document::{Comparison, Document, RunRecord},
+    BaselineInput, Input, Rules, build,
+    document::{Comparison, Document, Row, RunRecord},
 };
 use std::{path::Path, process::ExitCode};
 
@@ -29,6 +30,10 @@ pub struct Options {
     /// Compare even what was measured under different conditions.
     #[arg(long)]
     pub force: bool,
+    /// Call differences of METRIC up to this SHARE of the baseline Same, such as
+    /// P99Milliseconds=0.1. Defaults to the suite's margins.
+    #[arg(long, value_name = "METRIC=SHARE", value_parser = margin)]
+    pub margin: Vec<Margin>,
     #[command(flatten)]
     pub output: format::Options,
 }
@@ -64,6 +69,20 @@ pub fn needs_cluster(options: &Options) -> bool {
     !is_file(&options.baseline) || !is_file(&options.name)
 }
 
+fn margin(text: &str) -> Result<Margin, String> {
+    let (metric, share) = text.split_once('=').ok_or("use METRIC=SHARE, such as P99Milliseconds=0.1")?;
+    let names = || MetricName::ALL.map(|metric| metric.to_string());
+    let metric = MetricName::named(metric)
+        .ok_or_else(|| format!("{metric} is not a metric; metrics: {}", names().join(", ")))?;
+    Ok(Margin { metric, share: share.parse()? })
+}
+
+/// The rules of a suite with those of the command line, which come first.
+fn with(suite: Rules, given: &Rules) -> Rules {
+    let margins = given.margins.iter().cloned().chain(suite.margins).collect();
+    Rules { margins, anyway: suite.anyway || given.anyway, ..suite }
+}
+
 /// Whether `input` has runs alone, not those of a suite.
 fn side_by_side(input: &Input) -> bool {
     input.axes.is_empty() && input.variants.is_empty()
@@ -86,7 +105,12 @@ fn labelled(there: (Input, &str), here: (Input, &str)) -> (Input, Input) {
 }
 
 /// The comparison of `here` with `there`, which is called `name`.
-fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -> Result<Document, Error> {
+fn compared(
+    there: Source,
+    here: Source,
+    (name, other): (&str, &str),
+    rules: &Rules,
+) -> Result<Document, Error> {
     match (there, here) {
         (_, Source::Published(_)) => Err(Error::Table(other.to_owned())),
         (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {
@@ -94,11 +118,11 @@ fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -
             let title = format!("{} and {}", there.title, here.title);
             let baseline = Some(BaselineInput::Run(there.title));
             let entries = there.entries.into_iter().chain(here.entries).collect();
-            Ok(build(Input { title, entries, baseline, compare_anyway: force, ..Input::default() }))
+            Ok(build(Input { title, entries, baseline, rules: rules.clone(), ..Input::default() }))
         }
         (Source::Published(text), Source::Measured(mut here)) => {
             here.baseline = Some(gather::published(&here, name, &text)?);
-            here.compare_anyway |= force;
+            here.rules = with(here.rules, rules);
             Ok(build(*here))
         }
         (Source::Published(text), Source::Made(here)) => {
@@ -106,17 +130,19 @@ fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -
             let declared =
                 Input { variants: here.variants.clone(), axes: here.axes.clone(), ..Input::default() };
             let table = gather::published(&declared, name, &text)?;
-            dragstrip_report::compare(&mut here, &Vec::new(), &table, force);
+            dragstrip_report::compare(&mut here, &Vec::new(), &table, rules);
             Ok(here)
         }
         (there, here) => {
-            let entries =
-                if let Source::Measured(input) = &here { input.entries.clone() } else { Vec::new() };
+            let (entries, own) = match &here {
+                Source::Measured(input) => (input.entries.clone(), input.rules.clone()),
+                _ => (Vec::new(), Rules::default()),
+            };
             let mut here = made(here);
             let there = made(there);
             let kind = if there.axes.is_empty() && there.runs.len() == 1 { "run" } else { "suite" };
             let baseline = BaselineInput::Report { kind: kind.to_owned(), document: Box::new(there) };
-            dragstrip_report::compare(&mut here, &entries, &baseline, force);
+            dragstrip_report::compare(&mut here, &entries, &baseline, &with(own, rules));
             Ok(here)
         }
     }
@@ -149,6 +175,17 @@ fn failed(document: &Document) -> impl Iterator<Item = &RunRecord> {
     document.runs.iter().filter(bad)
 }
 
+/// Whether the comparison could have shown anything: throughput that may have halved for all it shows
+/// was not compared.
+fn is_compared(row: &Row, comparison: &Comparison) -> bool {
+    let constant = comparison.difference.low == 0.0 && comparison.difference.high == 0.0;
+    let is_throughput = row.metric == MetricName::OperationsPerSecond.to_string();
+    let blind = is_throughput && comparison.ratio.low <= 0.5 && comparison.ratio.high >= 1.0;
+    comparison.verdict != ComparisonVerdict::NotComparable
+        && (comparison.interval_known || constant)
+        && !blind
+}
+
 /// 0 if nothing is worse, 1 if something is or a run failed, 2 if a figure could not be compared. Some of
 /// many equal figures are Worse by chance: only those count that hold after the correction for that.
 fn exit_code(document: &Document) -> u8 {
@@ -159,8 +196,8 @@ fn exit_code(document: &Document) -> u8 {
     if all().any(worse) || failed(document).next().is_some() {
         return 1;
     }
-    let mut verdicts = all().map(|it| it.verdict).peekable();
-    let compared = verdicts.peek().is_some() && verdicts.all(|it| it != ComparisonVerdict::NotComparable);
+    let mut rows = document.rows.iter().filter_map(|row| Some((row, row.comparison.as_ref()?))).peekable();
+    let compared = rows.peek().is_some() && rows.all(|(row, it)| is_compared(row, it));
     if compared { 0 } else { 2 }
 }
 
@@ -169,8 +206,10 @@ pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<Exi
     if name == other {
         return Err(Error::Same(name.to_owned()));
     }
+    let margins = options.margin.clone();
+    let rules = Rules { margins, anyway: options.force, in_blocks: false };
     let (there, here) = (source(cluster, name).await?, source(cluster, other).await?);
-    let document = compared(there, here, name, other, options.force)?;
+    let document = compared(there, here, (name, other), &rules)?;
     format::write(&format::render(&document, options.output.format), options.output.output_file.as_deref())?;
     for run in failed(&document) {
         let why = run.failure.as_deref().unwrap_or("its numbers must not be used");

@@ -76,6 +76,7 @@ fn add(row: &mut Row, one: Measurement) {
     row.samples.push(Sample {
         run: one.run,
         repetition: one.repetition,
+        server: one.server,
         value: one.figure.value,
         verdict: one.verdict,
         outlier: false,

@@ -30,6 +30,7 @@ pub struct Measurement {
     pub operation: String,
     pub run: String,
     pub repetition: u32,
+    pub server: Option<String>,
     pub verdict: Option<Verdict>,
     pub figure: Figure,
 }
@@ -183,12 +184,15 @@ impl<'a> Collector<'a> {
     ) {
         let verdict = self.verdict(verdict);
         let run = self.entry.run.name_any();
+        let target = self.entry.run.status.as_ref().and_then(|status| status.target.as_ref());
+        let server = target.and_then(|target| target.identity.clone());
         let measured = figures.into_iter().filter(|figure| figure.value.is_finite());
         self.measurements.extend(measured.map(|figure| Measurement {
             phase: phase.to_owned(),
             operation: operation.to_owned(),
             run: run.clone(),
             repetition,
+            server: server.clone(),
             verdict,
             figure,
         }));

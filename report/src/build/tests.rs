@@ -1,5 +1,6 @@
 use super::*;
 use crate::{
+    compare::Rules,
     document::Row,
     forms::text,
     input::{BaselineInput, Entry},
@@ -93,7 +94,7 @@ pub(crate) fn suite_input() -> Input {
             {"metric": "OperationsPerSecond", "minimum": "0.95", "relativeTo": "Baseline"}
         ]))
         .unwrap(),
-        compare_anyway: false,
+        rules: Rules::default(),
     }
 }
 
@@ -311,7 +312,7 @@ fn different_conditions_are_reported_once_and_compared_only_with_compare_anyway(
         [("machine.client.instanceType", false), ("server.version", true)],
         "each once, not per row"
     );
-    input.compare_anyway = true;
+    input.rules.anyway = true;
     let document = build(input);
     let rate = row(&document, "valkey-8", &["1"], RATE).comparison.as_ref().unwrap();
     assert_eq!(rate.verdict, ComparisonVerdict::Better, "{rate:?}");

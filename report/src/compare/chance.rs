@@ -72,6 +72,7 @@ mod tests {
             ratio: Estimate::default(),
             difference: Estimate::default(),
             interval_known: true,
+            detectable: None,
             verdict: ComparisonVerdict::Better,
             reason: String::new(),
             margin: 0.03,

@@ -1,16 +1,18 @@
 //! Intervals of a ratio and of a difference of two means, for a few measurements each.
 //!
-//! Both invert Welch's t test: the interval holds every value that the test does not reject at
-//! 5 %. The hypothesis for the ratio `r` is `x - r y = 0`, which gives Fieller's interval with
-//! Welch's degrees of freedom. So the ratio's interval excludes 1 exactly if the difference's
-//! excludes 0. Pure.
+//! Both invert a t test of the hypothesis `x - r y = 0`: the interval of the ratio holds every `r`
+//! that the test does not reject at 5 %. For two separate samples it is Welch's test, which gives
+//! Fieller's interval with Welch's degrees of freedom; for blocks it is the t test of the difference
+//! within each block. So the ratio's interval excludes 1 exactly if the difference's excludes 0. Pure.
 
-use crate::figures::FARTHEST;
+use crate::figures::open_end;
 use dragstrip_crds::measured::{Estimate, Spread};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The test rejects hypotheses whose p value is lower.
 const LEVEL: f64 = 0.05;
+/// The share of cases in which a detectable difference is found.
+const POWER: f64 = 0.8;
 
 /// The smallest step between any two of `values`, which shows how a tool rounded them; 0 if all
 /// are the same.
@@ -42,39 +44,130 @@ impl Side {
     }
 
     pub fn half_width(self) -> f64 {
-        half_width(self.error2, self.degrees)
+        quantile(self.degrees, 1.0 - LEVEL / 2.0) * self.error2.sqrt()
     }
 
-    fn times(self, factor: f64) -> Self {
-        Self { mean: self.mean * factor, error2: self.error2 * factor * factor, ..self }
+    /// The smallest true difference from an exact figure that the test finds in four of five cases.
+    pub fn detectable(self) -> f64 {
+        detectable(self.degrees, self.error2)
     }
 }
 
-fn half_width(error2: f64, degrees: f64) -> f64 {
-    let student = StudentsT::new(0.0, 1.0, degrees);
-    student.map_or(0.0, |student| student.inverse_cdf(1.0 - LEVEL / 2.0) * error2.sqrt())
+fn detectable(degrees: f64, error2: f64) -> f64 {
+    (quantile(degrees, 1.0 - LEVEL / 2.0) + quantile(degrees, POWER)) * error2.sqrt()
 }
 
-/// Welch and Satterthwaite's degrees of freedom of a difference.
-fn degrees(x: Side, y: Side) -> f64 {
-    let error2 = x.error2 + y.error2;
-    error2 * error2 / (x.error2.powi(2) / x.degrees + y.error2.powi(2) / y.degrees)
+fn quantile(degrees: f64, share: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees).map_or(0.0, |student| student.inverse_cdf(share))
 }
 
-/// The two-sided p value: the chance of a difference this large if the true means were equal.
-pub fn chance(x: Side, y: Side) -> f64 {
-    let (distance, error2) = ((x.mean - y.mean).abs(), x.error2 + y.error2);
-    // Sums of floating-point numbers are never exactly equal, hence the relative limit.
-    if error2.sqrt() <= 1e-12 * (x.mean.abs() + y.mean.abs()) {
-        return if distance <= 1e-9 * (x.mean.abs() + y.mean.abs()) { 1.0 } else { 0.0 };
+/// An estimate of `x - r y`.
+#[derive(Debug, Clone, Copy)]
+struct Contrast {
+    mean: f64,
+    error2: f64,
+    degrees: f64,
+    /// The size of the figures that it is a difference of.
+    scale: f64,
+}
+
+impl Contrast {
+    /// The two-sided p value: the chance of a mean this far from 0 if the true one were 0.
+    fn chance(self) -> f64 {
+        // Sums of floating-point numbers are never exactly equal, hence the relative limit.
+        if self.error2.sqrt() <= 1e-12 * self.scale {
+            return if self.mean.abs() <= 1e-9 * self.scale { 1.0 } else { 0.0 };
+        }
+        let student = StudentsT::new(0.0, 1.0, self.degrees);
+        student.map_or(1.0, |student| 2.0 * student.sf(self.mean.abs() / self.error2.sqrt()))
     }
-    let student = StudentsT::new(0.0, 1.0, degrees(x, y));
-    student.map_or(1.0, |student| 2.0 * student.sf(distance / error2.sqrt()))
 }
 
-pub fn difference(x: Side, y: Side) -> Estimate {
-    let (mid, half) = (x.mean - y.mean, half_width(x.error2 + y.error2, degrees(x, y)));
-    Estimate { low: mid - half, mid, high: mid + half }
+/// The measurements of two sides.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sides {
+    /// Two samples that have nothing in common.
+    Separate(Side, Side),
+    /// One measurement of each side in every block: what a block adds to both, such as a slow hour of
+    /// the machine, cancels out.
+    Blocks {
+        /// Both measurements of each block.
+        pairs: Vec<(f64, f64)>,
+        /// How the figures are rounded.
+        step: f64,
+    },
+}
+
+impl Sides {
+    /// Both means.
+    fn means(&self) -> (f64, f64) {
+        match self {
+            Self::Separate(x, y) => (x.mean, y.mean),
+            Self::Blocks { pairs, .. } => {
+                let n = pairs.len() as f64;
+                let (x, y) = pairs.iter().fold((0.0, 0.0), |(x, y), pair| (x + pair.0, y + pair.1));
+                (x / n, y / n)
+            }
+        }
+    }
+
+    /// Rounding to multiples of a step adds the variance `step^2 / 12` to each side, so that equal
+    /// figures are not taken for exact ones.
+    fn contrast(&self, ratio: f64) -> Contrast {
+        let (x_mean, y_mean) = self.means();
+        let (mean, scale) = (x_mean - ratio * y_mean, x_mean.abs() + (ratio * y_mean).abs());
+        match self {
+            Self::Separate(x, y) => {
+                let (x2, y2) = (x.error2, ratio * ratio * y.error2);
+                let error2 = x2 + y2;
+                // Welch and Satterthwaite's degrees of freedom of a difference.
+                let degrees = error2 * error2 / (x2.powi(2) / x.degrees + y2.powi(2) / y.degrees);
+                Contrast { mean, error2, degrees, scale }
+            }
+            Self::Blocks { pairs, step } => {
+                let n = pairs.len() as f64;
+                let squares = pairs.iter().map(|(x, y)| (x - ratio * y - mean).powi(2)).sum::<f64>();
+                let rounding = step * step * (1.0 + ratio * ratio) / 12.0;
+                let error2 = (squares / (n - 1.0)).max(rounding) / n;
+                Contrast { mean, error2, degrees: n - 1.0, scale }
+            }
+        }
+    }
+
+    /// The two-sided p value: the chance of a difference this large if the true means were equal.
+    pub fn chance(&self) -> f64 {
+        self.contrast(1.0).chance()
+    }
+
+    pub fn difference(&self) -> Estimate {
+        let found = self.contrast(1.0);
+        let half = quantile(found.degrees, 1.0 - LEVEL / 2.0) * found.error2.sqrt();
+        Estimate { low: found.mean - half, mid: found.mean, high: found.mean + half }
+    }
+
+    /// The smallest true difference, as a share of `y`, that the test finds in four of five cases.
+    pub fn detectable(&self) -> f64 {
+        let found = self.contrast(1.0);
+        detectable(found.degrees, found.error2) / self.means().1
+    }
+
+    /// The ratio `x / y` of non-negative figures with its interval, which has no upper bound if `y`
+    /// varies so much that any large ratio is possible. `y` is not 0.
+    pub fn ratio(&self) -> Estimate {
+        let (x, y) = self.means();
+        let mid = x / y;
+        let holds = |ratio: f64| self.contrast(ratio).chance() >= LEVEL;
+        let low = if holds(0.0) { 0.0 } else { border(mid, 0.0, holds) };
+        let scale = if mid > 0.0 { mid } else { self.contrast(1.0).error2.sqrt() / y };
+        let mut factor = 2.0;
+        while holds(mid + scale * (factor - 1.0)) && scale > 0.0 {
+            factor *= 2.0;
+            if scale * factor > open_end(mid) {
+                return Estimate { low, mid, high: open_end(mid) };
+            }
+        }
+        Estimate { low, mid, high: border(mid, mid + scale * (factor - 1.0), holds) }
+    }
 }
 
 /// The border between `inside`, which holds, and `outside`, which does not, by bisection.
@@ -91,23 +184,6 @@ fn border(mut inside: f64, mut outside: f64, holds: impl Fn(f64) -> bool) -> f64
     inside
 }
 
-/// The ratio `x / y` of non-negative figures with its interval, which has no upper bound if `y`
-/// varies so much that any large ratio is possible. `y` is not 0.
-pub fn ratio(x: Side, y: Side) -> Estimate {
-    let mid = x.mean / y.mean;
-    let holds = |ratio: f64| chance(x, y.times(ratio)) >= LEVEL;
-    let low = if holds(0.0) { 0.0 } else { border(mid, 0.0, holds) };
-    let scale = if mid > 0.0 { mid } else { (x.error2 + y.error2).sqrt() / y.mean };
-    let mut factor = 2.0;
-    while holds(mid + scale * (factor - 1.0)) && scale > 0.0 {
-        factor *= 2.0;
-        if factor > FARTHEST {
-            return Estimate { low, mid, high: mid + scale * FARTHEST };
-        }
-    }
-    Estimate { low, mid, high: border(mid, mid + scale * (factor - 1.0), holds) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +194,29 @@ mod tests {
 
     fn side(values: &[f64]) -> Side {
         Side::of(&spread(values).unwrap(), 0.0).unwrap()
+    }
+
+    fn ratio_of(x: Side, y: Side) -> Estimate {
+        Sides::Separate(x, y).ratio()
+    }
+
+    #[test]
+    fn what_a_block_adds_to_both_sides_cancels_out() {
+        let drift = [100.0, 110.0, 121.0, 133.0, 146.0];
+        let pairs: Vec<(f64, f64)> = drift.iter().map(|y| (y * 1.05 + y % 3.0 * 0.1, *y)).collect();
+        let sides = Sides::Blocks { pairs: pairs.clone(), step: 0.0 };
+        let (ratio, difference) = (sides.ratio(), sides.difference());
+        assert!(ratio.low > 1.04 && ratio.high < 1.06 && difference.low > 0.0, "{ratio:?} {difference:?}");
+        let (x, y): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+        let separate = ratio_of(side(&x), side(&y));
+        assert!(separate.low < 0.9 && separate.high > 1.2, "the drift hides it: {separate:?}");
+        assert!(sides.detectable() < 0.02 && Sides::Separate(side(&x), side(&y)).detectable() > 0.3);
+    }
+
+    #[test]
+    fn equal_pairs_are_not_exact_if_the_figures_are_rounded() {
+        let sides = Sides::Blocks { pairs: vec![(0.135, 0.127); 2], step: 0.008 };
+        assert!(sides.chance() > LEVEL, "{}", sides.chance());
     }
 
     fn close(found: f64, expected: f64) -> bool {
@@ -131,12 +230,13 @@ mod tests {
             Side { mean: 110.0, error2: 15.0, degrees: 4.0 },
             Side { mean: 100.0, error2: 15.0, degrees: 4.0 },
         );
-        let found = difference(x, y);
+        let found = Sides::Separate(x, y).difference();
         let half = 2.3060 * 30_f64.sqrt();
         assert!(close(found.low, 10.0 - half) && close(found.high, 10.0 + half), "{found:?}");
         // 25 and 5 with 3 and 4: 30^2 / (25^2 / 3 + 5^2 / 4).
         let (x, y) = (Side { error2: 25.0, degrees: 3.0, ..x }, Side { error2: 5.0, ..y });
-        assert!(close(degrees(x, y), 4.1942), "{}", degrees(x, y));
+        let found = Sides::Separate(x, y).contrast(1.0).degrees;
+        assert!(close(found, 4.1942), "{found}");
     }
 
     #[test]
@@ -147,7 +247,7 @@ mod tests {
         let t2 = 2.776_445_f64.powi(2);
         let (g, v) = (t2 * y.error2 / 2500.0, t2 * x.error2 / 2500.0);
         let root = (4.0 - (1.0 - g) * (4.0 - v)).sqrt();
-        let found = ratio(x, y);
+        let found = Sides::Separate(x, y).ratio();
         assert!(close(found.low, (2.0 - root) / (1.0 - g)), "{found:?}");
         assert!(close(found.high, (2.0 + root) / (1.0 - g)), "{found:?}");
     }
@@ -157,31 +257,32 @@ mod tests {
         let y = side(&[100.0, 104.0, 96.0]);
         for shift in 0..200 {
             let x = side(&[99.0, 105.0, 103.0].map(|value| value + f64::from(shift) * 0.1));
-            let (ratio, difference) = (ratio(x, y), difference(x, y));
+            let sides = Sides::Separate(x, y);
+            let (ratio, difference) = (sides.ratio(), sides.difference());
             assert_eq!(ratio.low > 1.0, difference.low > 0.0, "{shift}: {ratio:?} {difference:?}");
-            assert_eq!(chance(x, y) < LEVEL, difference.low > 0.0, "{shift}");
+            assert_eq!(sides.chance() < LEVEL, difference.low > 0.0, "{shift}");
         }
     }
 
     #[test]
     fn equal_measurements_have_an_interval_without_width() {
-        let found = ratio(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0]));
+        let found = ratio_of(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0]));
         assert!(close(found.low, 0.5) && close(found.high, 0.5), "{found:?}");
-        assert_eq!(chance(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).to_bits(), 1.0_f64.to_bits());
+        assert_eq!(Sides::Separate(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).chance().to_bits(), 1.0_f64.to_bits());
     }
 
     #[test]
     fn a_ratio_to_a_mean_that_varies_much_has_no_upper_bound() {
-        let nothing = ratio(side(&[1.0, 1.1]), side(&[1.0, 2.0]));
+        let nothing = ratio_of(side(&[1.0, 1.1]), side(&[1.0, 2.0]));
         assert!(is_open(&nothing) && nothing.low < 1.0, "{nothing:?}");
-        let proven = ratio(side(&[50.0, 51.0]), side(&[1.0, 1.3]));
+        let proven = ratio_of(side(&[50.0, 51.0]), side(&[1.0, 1.3]));
         assert!(is_open(&proven) && proven.low > 10.0, "{proven:?}");
-        assert!(!is_open(&ratio(side(&[99.0, 100.0, 101.0]), side(&[50.0, 50.5, 49.5]))));
+        assert!(!is_open(&ratio_of(side(&[99.0, 100.0, 101.0]), side(&[50.0, 50.5, 49.5]))));
     }
 
     #[test]
     fn a_ratio_of_zero_has_both_ends() {
-        let found = ratio(side(&[0.0, 0.0, 0.0]), side(&[3.0, 4.0, 3.5]));
+        let found = ratio_of(side(&[0.0, 0.0, 0.0]), side(&[3.0, 4.0, 3.5]));
         assert!(found.low == 0.0 && (0.0..1e-6).contains(&found.high), "{found:?}");
     }
 
@@ -194,10 +295,12 @@ mod tests {
             assert!((step - 0.008).abs() < 1e-9, "{step}");
             [here, there].map(|values| Side::of(&spread(&values).unwrap(), step).unwrap())
         };
-        let [x, y] = sides(2);
-        assert!(chance(x, y) > LEVEL, "two of a side: {}", chance(x, y));
-        let [x, y] = sides(3);
-        assert!((0.001..LEVEL).contains(&chance(x, y)), "three of a side: {}", chance(x, y));
+        let chance = |n| {
+            let [x, y] = sides(n);
+            Sides::Separate(x, y).chance()
+        };
+        assert!(chance(2) > LEVEL, "two of a side: {}", chance(2));
+        assert!((0.001..LEVEL).contains(&chance(3)), "three of a side: {}", chance(3));
         assert_eq!(step([0.3, 0.1 + 0.2].into_iter()).to_bits(), 0.0_f64.to_bits());
     }
 
@@ -214,11 +317,12 @@ mod tests {
     #[test]
     fn intervals_hold_exactly_what_the_test_does_not_reject() {
         for (x, y) in samples(3, (0.1, 0.05), 1.5).take(100) {
-            let of = ratio(x, y);
+            let sides = Sides::Separate(x, y);
+            let of = sides.ratio();
             let held = of.low <= 1.5 && 1.5 <= of.high;
-            assert_eq!(held, chance(x, y.times(1.5)) >= LEVEL, "{x:?} {y:?}");
-            let of = difference(x, y);
-            assert_eq!(of.low <= 0.0 && 0.0 <= of.high, chance(x, y) >= LEVEL, "{x:?} {y:?}");
+            assert_eq!(held, sides.contrast(1.5).chance() >= LEVEL, "{x:?} {y:?}");
+            let of = sides.difference();
+            assert_eq!(of.low <= 0.0 && 0.0 <= of.high, sides.chance() >= LEVEL, "{x:?} {y:?}");
         }
     }
 
@@ -229,7 +333,9 @@ mod tests {
                 for true_ratio in [1.0, 1.5] {
                     // What the test of the true ratio does not reject is in the interval.
                     let all = samples(n, variation, true_ratio).take(2000);
-                    let held = all.filter(|(x, y)| chance(*x, y.times(true_ratio)) >= LEVEL).count();
+                    let holds =
+                        |(x, y): &(Side, Side)| Sides::Separate(*x, *y).contrast(true_ratio).chance() >= LEVEL;
+                    let held = all.filter(holds).count();
                     let share = held as f64 / 2000.0;
                     assert!(
                         (0.93..=0.98).contains(&share),

@@ -86,7 +86,7 @@ mod tests {
     fn the_rounding_step_comes_from_all_combinations() {
         let row = |values: [f64; 3]| {
             let sample =
-                |value| Sample { run: String::new(), repetition: 1, value, verdict: None, outlier: false };
+                |value| Sample { value, ..Sample::default() };
             Row { metric: "P99Milliseconds".to_owned(), samples: values.map(sample).into(), ..Row::default() }
         };
         let mut rows = [row([0.127, 0.127, 0.135]), row([0.127, 0.127, 0.903])];

@@ -77,6 +77,7 @@ fn row(group: &[&Measured], (metric, unit, more_is_better, factor): (&str, &str,
         .map(|one| Sample {
             run: one.run.clone(),
             repetition: one.repetition,
+            server: Some(one.run.clone()),
             value: value_of(one, metric, factor),
             verdict: Some(one.verdict),
             outlier: false,
@@ -160,6 +161,7 @@ fn comparison(row: &Row, here: Spread, base: Spread) -> Comparison {
         ratio: Estimate { low, mid: ratio, high },
         difference: Estimate { low: 0.0, mid: here.mean - base.mean, high: 0.0 },
         interval_known: true,
+        detectable: Some(0.02),
         margin: 0.01,
         chance: Some(0.003),
         holds_among_all: matches!(verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)

@@ -325,6 +325,7 @@ pub fn memory() -> Document {
                 let sample = |(index, value): (usize, &f64)| Sample {
                     run: format!("{variant}-{}", index + 1),
                     repetition: u32::try_from(index + 1).unwrap_or_default(),
+                    server: None,
                     value: *value,
                     verdict: Some(Verdict::Valid),
                     outlier: false,
