@@ -70,11 +70,13 @@ pub fn needs_cluster(options: &Options) -> bool {
 }
 
 fn margin(text: &str) -> Result<Margin, String> {
-    let (metric, share) = text.split_once('=').ok_or("use METRIC=SHARE, such as P99Milliseconds=0.1")?;
+    let parts = text.split_once('=');
+    let (metric, share) = parts.ok_or("use METRIC=SHARE, such as P99Milliseconds=0.1")?;
     let names = || MetricName::ALL.map(|metric| metric.to_string());
     let metric = MetricName::named(metric)
         .ok_or_else(|| format!("{metric} is not a metric; metrics: {}", names().join(", ")))?;
-    Ok(Margin { metric, share: share.parse()? })
+    let share = share.parse().map_err(|error| format!("{share}: {error}"))?;
+    Ok(Margin { metric, share })
 }
 
 /// The rules of a suite with those of the command line, which come first.
@@ -228,6 +230,10 @@ mod tests {
         run_on("c7i.2xlarge", name, rates)
     }
 
+    fn by_force(anyway: bool) -> Rules {
+        Rules { anyway, ..Rules::default() }
+    }
+
     /// The same, with its clients on this type of machine.
     fn run_on(machine: &str, name: &str, rates: [f64; 3]) -> Source {
         let repetition = |(index, rate): (usize, &f64)| {
@@ -239,7 +245,7 @@ mod tests {
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": name},
             "spec": {"target": {"datastoreRef": {"name": "redis"}}, "repetitions": 3,
                      "phases": [{"name": "read", "loadgen": {"duration": "5s"}}]},
-            "status": {"phase": "Succeeded", "verdict": "Valid",
+            "status": {"phase": "Succeeded", "verdict": "Valid", "target": {"name": "redis", "identity": "one"},
                 "comparability": {"key": "k", "facts": [{"name": "machine.client.instanceType", "value": machine}]},
                 "phases": [{
                 "name": "read", "tool": {"name": "loadgen"}, "verdict": "Valid",
@@ -261,7 +267,7 @@ mod tests {
             (report(run("a", fast)), report(run("b", slow))),
             (report(run("a", fast)), run("b", slow)),
         ] {
-            let document = compared(there, here, "a", "b", false).unwrap();
+            let document = compared(there, here, ("a", "b"), &Rules::default()).unwrap();
             let compared = document.rows.iter().find_map(|row| row.comparison.clone());
             let ratio = compared.map(|comparison| comparison.ratio.mid);
             assert!(ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 0.01), "{ratio:?}: {document:#?}");
@@ -271,10 +277,41 @@ mod tests {
     #[test]
     fn two_runs_of_one_name_are_compared_and_not_taken_for_one() {
         let (base, branch) = (run("race", [100.0, 101.0, 99.0]), run("race", [50.0, 51.0, 49.0]));
-        let document = compared(base, branch, "base/run.json", "branch/run.json", false).unwrap();
+        let document = compared(base, branch, ("base/run.json", "branch/run.json"), &Rules::default()).unwrap();
         assert_eq!(exit_code(&document), 1, "half the throughput is worse: {document:#?}");
         let names: Vec<&str> = document.variants.iter().map(|variant| variant.name.as_str()).collect();
         assert_eq!(names, ["base/run.json", "branch/run.json"]);
+    }
+
+    #[test]
+    fn one_start_of_each_server_has_no_winner() {
+        let started_again = |rates| {
+            let Source::Measured(mut input) = run("b", rates) else { panic!("a run is measured here") };
+            let target = input.entries[0].run.status.as_mut().unwrap().target.as_mut().unwrap();
+            target.identity = Some("another".to_owned());
+            Source::Measured(input)
+        };
+        let there = run("a", [100.0, 101.0, 99.0]);
+        let document = compared(there, started_again([50.0, 51.0, 49.0]), ("a", "b"), &Rules::default()).unwrap();
+        assert_eq!(exit_code(&document), 2, "{document:#?}");
+    }
+
+    #[test]
+    fn throughput_that_may_have_halved_was_not_compared() {
+        let noisy = compared(
+            run("a", [100.0, 40.0, 160.0]),
+            run("b", [90.0, 170.0, 20.0]),
+            ("a", "b"),
+            &Rules::default(),
+        );
+        assert_eq!(exit_code(&noisy.unwrap()), 2);
+    }
+
+    #[test]
+    fn a_margin_is_declared_by_metric() {
+        assert_eq!(margin("P99Milliseconds=0.1").unwrap().share.value().to_string(), "0.1");
+        assert!(margin("P99=0.1").unwrap_err().contains("P99Milliseconds"));
+        assert!(margin("P99Milliseconds").is_err() && margin("P99Milliseconds=x").is_err());
     }
 
     #[test]
@@ -285,7 +322,7 @@ mod tests {
         for form in [report, |source| source] {
             let of = |force| {
                 let (there, here) = sides();
-                compared(form(there), form(here), "a", "b", force).unwrap()
+                compared(form(there), form(here), ("a", "b"), &by_force(force)).unwrap()
             };
             assert_eq!(exit_code(&of(false)), 2, "refused: {:#?}", of(false));
             assert_eq!(exit_code(&of(true)), 1, "compared by force: {:#?}", of(true));
@@ -304,7 +341,7 @@ mod tests {
         let of = |force| {
             let there = with_pipeline("a", [100.0, 101.0, 99.0], 1);
             let here = with_pipeline("b", [640.0, 641.0, 639.0], 10);
-            compared(there, here, "a", "b", force).unwrap()
+            compared(there, here, ("a", "b"), &by_force(force)).unwrap()
         };
         assert_eq!(exit_code(&of(false)), 2, "{:#?}", of(false));
         let reason =
@@ -325,7 +362,7 @@ mod tests {
         let code = |there: &str, here: &str| {
             let there = limited("a", [100.0, 101.0, 99.0], there);
             let here = limited("b", [50.0, 51.0, 49.0], here);
-            exit_code(&compared(there, here, "a", "b", false).unwrap())
+            exit_code(&compared(there, here, ("a", "b"), &Rules::default()).unwrap())
         };
         assert_eq!(code("Client", "Client"), 2, "both figures are the client's");
         assert_eq!(code("Server", "Client"), 1);
@@ -335,7 +372,7 @@ mod tests {
     #[test]
     fn a_published_table_cannot_be_compared_with_anything() {
         let error =
-            compared(run("a", [1.0; 3]), Source::Published(String::new()), "a", "t.csv", false).unwrap_err();
+            compared(run("a", [1.0; 3]), Source::Published(String::new()), ("a", "t.csv"), &Rules::default()).unwrap_err();
         assert!(error.to_string().contains("name it first"), "{error}");
     }
 }

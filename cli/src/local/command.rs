@@ -100,6 +100,8 @@ pub async fn run(options: Options) -> Result<ExitCode, Error> {
         return Err(Error::NoRun);
     }
     let settings = Settings::of(&options)?;
+    let variants = suites.iter().flat_map(|suite| &suite.spec.variants);
+    settings.check_names(variants.map(|variant| variant.name.as_str()))?;
     for run in &runs {
         ready(run, &datastores, &settings)?;
     }

@@ -30,7 +30,7 @@ use dragstrip_results::{
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -70,7 +70,7 @@ fn machine(cpus: usize) -> NodeRecord {
 pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
     let cpus = cpus::available();
     let around = Surroundings {
-        binaries: &settings.binaries,
+        binary: &|engine| settings.binary(engine).map(Path::to_owned),
         password: settings.password.as_deref(),
         cpus: &cpus,
         machine: machine(cpus.len()),

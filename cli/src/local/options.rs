@@ -13,9 +13,9 @@ pub struct Options {
     /// standard input (-).
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Start this server program for an engine, such as Redis=/opt/redis/redis-server, instead of the
-    /// usual one on PATH.
-    #[arg(long, value_name = "ENGINE=PATH", requires = "local")]
+    /// Start this server program for an engine, such as Redis=/opt/redis/redis-server, or for a
+    /// variant of a suite, such as branch=./redis-server, instead of the usual one on PATH.
+    #[arg(long, value_name = "NAME=PATH", requires = "local")]
     pub server_binary: Vec<String>,
     /// Store the results in this directory instead of a new one in the user's cache.
     #[arg(long, value_name = "DIRECTORY", requires = "local")]

@@ -53,8 +53,8 @@ fn absence(program: &str) -> &'static str {
 }
 
 pub struct Surroundings<'a> {
-    /// The server programs of the command line, by engine.
-    pub binaries: &'a BTreeMap<Engine, PathBuf>,
+    /// The server program that the command line names for an engine.
+    pub binary: &'a dyn Fn(Engine) -> Option<PathBuf>,
     pub password: Option<&'a str>,
     pub cpus: &'a [Cpu],
     pub machine: NodeRecord,
@@ -200,7 +200,7 @@ fn tools(
 /// The program of the server that `launch` would start in its container.
 fn server_file(datastore: &Datastore, launch: &Launch, around: &Surroundings<'_>) -> Result<PathBuf, Error> {
     let engine = datastore.spec.engine;
-    let named = around.binaries.get(&engine).map(|path| path.display().to_string());
+    let named = (around.binary)(engine).map(|path| path.display().to_string());
     let usual = || programs::servers(engine).iter().map(|name| (*name).to_owned());
     let candidates: Vec<String> = match named {
         Some(path) => vec![path],
@@ -275,9 +275,8 @@ mod tests {
     fn tried(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, Error> {
         let cpus: Vec<Cpu> = (0..4).map(|number| Cpu { number, core: number }).collect();
         let find = |name: &str| programs.contains(&name).then(|| PathBuf::from(format!("/bin/{name}")));
-        let binaries = BTreeMap::new();
         let around = Surroundings {
-            binaries: &binaries,
+            binary: &|_| None,
             password: None,
             cpus: &cpus,
             machine: NodeRecord { name: "laptop".into(), ..NodeRecord::default() },

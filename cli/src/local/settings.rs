@@ -18,7 +18,7 @@ const INTERRUPTED: i32 = 130;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "--server-binary {0}: use ENGINE=PATH with one of Dragonfly, Redis, Valkey, KeyDB and Garnet, such as Redis=/opt/redis/redis-server"
+        "--server-binary {0}: use NAME=PATH with the name of a variant of a suite, or one of Dragonfly, Redis, Valkey, KeyDB and Garnet, such as Redis=/opt/redis/redis-server"
     )]
     Binary(String),
     #[error("failed to handle Ctrl-C")]
@@ -27,8 +27,10 @@ pub enum Error {
 
 #[derive(Clone)]
 pub struct Settings {
-    /// The server programs of the command line, by engine.
-    pub binaries: BTreeMap<Engine, PathBuf>,
+    /// The server programs of the command line, by engine or variant.
+    pub binaries: BTreeMap<String, PathBuf>,
+    /// The variant of the suite's run.
+    pub variant: Option<String>,
     /// The password of servers that need one.
     pub password: Option<String>,
     /// By default each run has a directory in the user's cache.
@@ -44,17 +46,39 @@ impl Settings {
             .and_then(|stop| end_on_second_interrupt().map(|()| stop))
             .map_err(Error::Signals)?;
         let password = std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty());
-        Ok(Self { binaries, password, output_directory: None, stop })
+        Ok(Self { binaries, variant: None, password, output_directory: None, stop })
+    }
+
+    /// The settings for a run of this variant of a suite.
+    pub fn of_variant(&self, variant: &str) -> Self {
+        Self { variant: Some(variant.to_owned()), ..self.clone() }
+    }
+
+    /// The program that the command line names for the server.
+    pub fn binary(&self, engine: Engine) -> Option<&Path> {
+        let of = |name: &str| self.binaries.get(&name.to_lowercase()).map(PathBuf::as_path);
+        self.variant.as_deref().and_then(of).or_else(|| of(&engine.to_string()))
+    }
+
+    /// Checks that each program is that of an engine or of one of these variants.
+    pub fn check_names<'a>(&self, variants: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+        let variants: Vec<&str> = variants.collect();
+        let known = |name: &str| {
+            ENGINES.iter().any(|engine| engine.to_string().eq_ignore_ascii_case(name))
+                || variants.iter().any(|variant| variant.eq_ignore_ascii_case(name))
+        };
+        let unknown = self.binaries.iter().find(|(name, _)| !known(name));
+        unknown.map_or(Ok(()), |(name, path)| Err(Error::Binary(format!("{name}={}", path.display()))))
     }
 }
 
-fn binary(text: &str) -> Result<(Engine, PathBuf), Error> {
-    let refused = || Error::Binary(text.to_owned());
-    let (engine, path) = text.split_once('=').ok_or_else(refused)?;
-    let engines = [Engine::Dragonfly, Engine::Redis, Engine::Valkey, Engine::KeyDB, Engine::Garnet];
-    let matches = |one: &Engine| one.to_string().eq_ignore_ascii_case(engine);
-    let engine = engines.into_iter().find(matches).filter(|_| !path.is_empty()).ok_or_else(refused)?;
-    Ok((engine, path.into()))
+const ENGINES: [Engine; 5] =
+    [Engine::Dragonfly, Engine::Redis, Engine::Valkey, Engine::KeyDB, Engine::Garnet];
+
+fn binary(text: &str) -> Result<(String, PathBuf), Error> {
+    let parts = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
+    let (name, path) = parts.ok_or_else(|| Error::Binary(text.to_owned()))?;
+    Ok((name.to_lowercase(), path.into()))
 }
 
 /// The directory for the results of `name` in `all`, alone or among `several`.
@@ -87,11 +111,23 @@ fn end_on_second_interrupt() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_servers_program_is_named_with_its_engine() {
-        assert_eq!(binary("redis=/opt/redis-server").unwrap(), (Engine::Redis, "/opt/redis-server".into()));
-        assert_eq!(binary("KeyDB=keydb-server").unwrap(), (Engine::KeyDB, "keydb-server".into()));
-        for wrong in ["/opt/redis-server", "Redis=", "Reddis=/x", "Custom=/x"] {
+    fn settings(binaries: &[&str]) -> Settings {
+        let binaries = binaries.iter().map(|text| binary(text).unwrap()).collect();
+        Settings { binaries, variant: None, password: None, output_directory: None, stop: Stop::listen().unwrap() }
+    }
+
+    #[tokio::test]
+    async fn a_servers_program_is_named_with_its_engine_or_variant() {
+        let settings = settings(&["redis=/opt/redis-server", "Branch=./redis-server"]);
+        let found = |settings: &Settings, engine| settings.binary(engine).map(Path::to_owned);
+        assert_eq!(found(&settings, Engine::Redis), Some("/opt/redis-server".into()));
+        assert_eq!(found(&settings, Engine::KeyDB), None);
+        assert_eq!(found(&settings.of_variant("branch"), Engine::Redis), Some("./redis-server".into()));
+        assert_eq!(found(&settings.of_variant("base"), Engine::Redis), Some("/opt/redis-server".into()));
+        assert!(settings.check_names(["base", "branch"].into_iter()).is_ok());
+        let unknown = settings.check_names(std::iter::empty()).unwrap_err().to_string();
+        assert!(unknown.contains("branch=./redis-server"), "{unknown}");
+        for wrong in ["/opt/redis-server", "Redis=", "=/x"] {
             assert!(binary(wrong).is_err(), "{wrong} was taken");
         }
     }

@@ -48,7 +48,8 @@ pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Setting
     let expanded = expand(suite).map_err(|invalid| Error::Suite(suite.name_any(), invalid))?;
     for run in &expanded.runs {
         let failed = |error| Error::Run(Box::new(error), run.name.clone(), run.cell.label(&expanded.axes));
-        ready(&child(suite, run), datastores, settings).map_err(failed)?;
+        let settings = settings.of_variant(&run.cell.variant);
+        ready(&child(suite, run), datastores, &settings).map_err(failed)?;
     }
     Ok(Planned { suite: suite.clone(), expanded })
 }
@@ -116,7 +117,7 @@ impl Planned {
             let (all, words) = (self.expanded.runs.len(), cell.label(&self.expanded.axes));
             screen.step(&format!("run {number} of {all}: {words}, repetition {repetition}"));
             let own = directory::of_run(directory, &declared.name);
-            let settings = Settings { output_directory: Some(own), ..settings.clone() };
+            let settings = Settings { output_directory: Some(own), ..settings.of_variant(&cell.variant) };
             let run = child(&self.suite, declared);
             let raced = Box::pin(run_locally(&run, datastores, &settings, screen)).await;
             let raced = raced.map_err(|error| Error::Run(Box::new(error), declared.name.clone(), words))?;

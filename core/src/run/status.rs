@@ -139,7 +139,7 @@ fn target(
                 // The servers behind an address cannot be counted.
                 servers: external.is_none().then(|| count(target.members.len()).max(1)),
                 nodes: target.nodes.clone(),
-                identity: target.identity.as_ref().map(Identity::digest),
+                identity: target.identity.as_ref().and_then(Identity::digest),
             }
         }
         _ => old.target.clone().unwrap_or_else(declared),

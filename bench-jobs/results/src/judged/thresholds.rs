@@ -70,6 +70,10 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
     if let Some(maximum) = threshold.maximum.as_ref().filter(|maximum| lowest > maximum.value()) {
         return (false, format!("{} is above maximum {maximum}", value(maximum)));
     }
+    if only && figure.low < figure.high && is_blind(figure, threshold) {
+        let remedy = "too uncertain to show even a factor of two: measure more repetitions";
+        return (false, format!("{what} {}{interval} is {remedy}", short(figure.mid)));
+    }
     let limits = [("minimum", &threshold.minimum), ("maximum", &threshold.maximum)];
     let limits: Vec<String> =
         limits.into_iter().filter_map(|(name, limit)| Some(format!("{name} {}", limit.as_ref()?))).collect();
@@ -77,6 +81,13 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
         || threshold.maximum.as_ref().is_some_and(|maximum| figure.mid > maximum.value());
     let verb = if outside { "misses, but not significantly," } else { "keeps" };
     (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits.join(" and ")))
+}
+
+/// Whether the interval of `figure` reaches so far beyond a limit that a threshold for significant
+/// differences would pass whatever the truth is.
+fn is_blind(figure: &Estimate, threshold: &Threshold) -> bool {
+    threshold.minimum.as_ref().is_some_and(|minimum| figure.low < minimum.value() / 2.0)
+        || threshold.maximum.as_ref().is_some_and(|maximum| figure.high > maximum.value() * 2.0)
 }
 
 fn short(value: f64) -> String {
@@ -245,6 +256,17 @@ mod tests {
             let rows = evaluate(&thresholds(json!([threshold])), &["read"], &phases);
             assert_eq!((rows.len(), rows[0].met, rows[0].message.as_str()), (1, met, message));
         }
+    }
+
+    #[test]
+    fn an_interval_that_could_hide_a_factor_of_two_meets_no_limit() {
+        let threshold = json!([{"metric": "OperationsPerSecond", "minimum": "0.95", "relativeTo": "Baseline",
+                                "onlySignificant": true}]);
+        let threshold = &thresholds(threshold)[0];
+        let met = |low, mid, high| stands("write", &Estimate { low, mid, high }, threshold);
+        assert!(met(0.8, 0.9, 1.0).0 && !met(0.8, 0.85, 0.9).0);
+        let (blind, message) = met(0.4, 0.8, 1.2);
+        assert!(!blind && message.contains("measure more repetitions"), "{message}");
     }
 
     #[test]

@@ -82,10 +82,11 @@ impl Identity {
         })
     }
 
-    /// A short form that is the same for the same server.
-    pub fn digest(&self) -> String {
+    /// A short form that is the same for the same server; `None` if nothing identifies it.
+    pub fn digest(&self) -> Option<String> {
+        let identified = !self.pods.is_empty() || !self.processes.is_empty();
         // A struct of strings and numbers always has a JSON form.
-        digest(&serde_json::to_string(self).unwrap_or_default())
+        identified.then(|| digest(&serde_json::to_string(self).unwrap_or_default()))
     }
 }
 
@@ -108,6 +109,7 @@ mod tests {
     #[test]
     fn the_same_server_has_not_changed() {
         let first = identity("u", 0, "sha256:a", "p");
+        assert_eq!(Identity::default().digest(), None, "two unknown servers are not the same");
         assert_eq!(first.change_to(&first.clone()), None);
         assert_eq!(first.digest(), identity("u", 0, "sha256:a", "p").digest());
     }

@@ -117,11 +117,11 @@ async fn a_cpu_limit_is_reported_for_the_side_that_has_it() -> Result<()> {
         // A fifth of a CPU cannot saturate one server thread either.
         is(&run, Verdict::Degraded, &["ClientThrottled", "PlacementNotAsDeclared"])?;
         limited(phase(&results::status(&run)?, "theirs")?, Limiter::Client, &["of its limit of 0.2"])?;
-        env.datastore("weak", &REDIS.replace("cpu: 2,", "cpu: 300m,")).await?;
+        env.datastore("weak", &REDIS.replace("cpu: 2,", "cpu: 200m,")).await?;
         env.datastore_ready("weak").await?;
         let run = succeeded(&env, "weak-server", &judged("weak", CLOSED)).await?;
         is(&run, Verdict::Degraded, &["ServerThrottled"])?;
-        limited(phase(&results::status(&run)?, "read")?, Limiter::Server, &["of its limit of 0.3"])?;
+        limited(phase(&results::status(&run)?, "read")?, Limiter::Server, &["of its limit of 0.2"])?;
         let event = "Degraded: ServerThrottled";
         env.event("BenchmarkRun", "weak-server", "Degraded", event, dragstrip_e2e::NOTICE).await
     })
