@@ -5,7 +5,11 @@ use crate::{
     document::{AxisHead, Cell, Document, VariantHead},
     published,
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::{Order, Variant}, thresholds::Threshold};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkSuite,
+    suite::{Order, Variant},
+    thresholds::Threshold,
+};
 use dragstrip_results::result::RepetitionResult;
 use kube::ResourceExt;
 use std::borrow::Cow;

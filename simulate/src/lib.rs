@@ -2,6 +2,7 @@
 //! and loads, judged by the same functions as real measurements. Touches nothing: numbers in,
 //! numbers out.
 
+pub mod comparisons;
 pub mod open_loop;
 pub mod steadiness;
 
@@ -48,6 +49,7 @@ fn property(
 pub fn all(cases: usize) -> Vec<Property> {
     let mut all = open_loop::properties(cases);
     all.extend(steadiness::properties(cases));
+    all.extend(comparisons::properties(cases));
     all
 }
 

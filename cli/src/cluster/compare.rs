@@ -277,7 +277,8 @@ mod tests {
     #[test]
     fn two_runs_of_one_name_are_compared_and_not_taken_for_one() {
         let (base, branch) = (run("race", [100.0, 101.0, 99.0]), run("race", [50.0, 51.0, 49.0]));
-        let document = compared(base, branch, ("base/run.json", "branch/run.json"), &Rules::default()).unwrap();
+        let document =
+            compared(base, branch, ("base/run.json", "branch/run.json"), &Rules::default()).unwrap();
         assert_eq!(exit_code(&document), 1, "half the throughput is worse: {document:#?}");
         let names: Vec<&str> = document.variants.iter().map(|variant| variant.name.as_str()).collect();
         assert_eq!(names, ["base/run.json", "branch/run.json"]);
@@ -292,7 +293,8 @@ mod tests {
             Source::Measured(input)
         };
         let there = run("a", [100.0, 101.0, 99.0]);
-        let document = compared(there, started_again([50.0, 51.0, 49.0]), ("a", "b"), &Rules::default()).unwrap();
+        let document =
+            compared(there, started_again([50.0, 51.0, 49.0]), ("a", "b"), &Rules::default()).unwrap();
         assert_eq!(exit_code(&document), 2, "{document:#?}");
     }
 
@@ -372,7 +374,8 @@ mod tests {
     #[test]
     fn a_published_table_cannot_be_compared_with_anything() {
         let error =
-            compared(run("a", [1.0; 3]), Source::Published(String::new()), ("a", "t.csv"), &Rules::default()).unwrap_err();
+            compared(run("a", [1.0; 3]), Source::Published(String::new()), ("a", "t.csv"), &Rules::default())
+                .unwrap_err();
         assert!(error.to_string().contains("name it first"), "{error}");
     }
 }

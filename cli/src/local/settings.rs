@@ -113,7 +113,13 @@ mod tests {
 
     fn settings(binaries: &[&str]) -> Settings {
         let binaries = binaries.iter().map(|text| binary(text).unwrap()).collect();
-        Settings { binaries, variant: None, password: None, output_directory: None, stop: Stop::listen().unwrap() }
+        Settings {
+            binaries,
+            variant: None,
+            password: None,
+            output_directory: None,
+            stop: Stop::listen().unwrap(),
+        }
     }
 
     #[tokio::test]

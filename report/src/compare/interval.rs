@@ -268,7 +268,10 @@ mod tests {
     fn equal_measurements_have_an_interval_without_width() {
         let found = ratio_of(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0]));
         assert!(close(found.low, 0.5) && close(found.high, 0.5), "{found:?}");
-        assert_eq!(Sides::Separate(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).chance().to_bits(), 1.0_f64.to_bits());
+        assert_eq!(
+            Sides::Separate(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).chance().to_bits(),
+            1.0_f64.to_bits()
+        );
     }
 
     #[test]
@@ -333,8 +336,9 @@ mod tests {
                 for true_ratio in [1.0, 1.5] {
                     // What the test of the true ratio does not reject is in the interval.
                     let all = samples(n, variation, true_ratio).take(2000);
-                    let holds =
-                        |(x, y): &(Side, Side)| Sides::Separate(*x, *y).contrast(true_ratio).chance() >= LEVEL;
+                    let holds = |(x, y): &(Side, Side)| {
+                        Sides::Separate(*x, *y).contrast(true_ratio).chance() >= LEVEL
+                    };
                     let held = all.filter(holds).count();
                     let share = held as f64 / 2000.0;
                     assert!(

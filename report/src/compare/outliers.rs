@@ -85,8 +85,7 @@ mod tests {
     #[test]
     fn the_rounding_step_comes_from_all_combinations() {
         let row = |values: [f64; 3]| {
-            let sample =
-                |value| Sample { value, ..Sample::default() };
+            let sample = |value| Sample { value, ..Sample::default() };
             Row { metric: "P99Milliseconds".to_owned(), samples: values.map(sample).into(), ..Row::default() }
         };
         let mut rows = [row([0.127, 0.127, 0.135]), row([0.127, 0.127, 0.903])];

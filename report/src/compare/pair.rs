@@ -76,7 +76,8 @@ fn sides(here: &Row, there: &Row, in_blocks: bool) -> Result<Sides, Missing> {
     };
     let pairs = pairs(here, there);
     let single = |starts: &BTreeMap<&str, Vec<f64>>| starts.values().all(|values| values.len() == 1);
-    let in_blocks = in_blocks && pairs.len() >= LEAST_BLOCKS && (same_servers || single(&own) && single(&other));
+    let in_blocks =
+        in_blocks && pairs.len() >= LEAST_BLOCKS && (same_servers || single(&own) && single(&other));
     Ok(if in_blocks { Sides::Blocks { pairs, step } } else { Sides::Separate(x, y) })
 }
 
@@ -127,11 +128,7 @@ pub fn with_measured(row: &Row, there: &Row, rules: &Rules) -> Result<Comparison
     Ok(Comparison { chance: sides.ok().map(|sides| sides.chance()), ..compared })
 }
 
-pub fn with_published(
-    row: &Row,
-    figure: &published::Figure,
-    rules: &Rules,
-) -> Result<Comparison, String> {
+pub fn with_published(row: &Row, figure: &published::Figure, rules: &Rules) -> Result<Comparison, String> {
     let here = spread(row, "this combination")?;
     let published = figure.value;
     if is_zero(published) {

@@ -112,7 +112,11 @@ mod tests {
         assert_eq!(verdict(0.85, 0.90, 0.95, more), ComparisonVerdict::Worse);
         assert_eq!(verdict(0.85, 0.90, 0.95, Some(false)), ComparisonVerdict::Better, "a shorter latency");
         assert_eq!(verdict(1.01, 1.02, 1.05, more), ComparisonVerdict::Unclear, "significant alone");
-        assert_eq!(verdict(0.98, 1.10, 1.22, more), ComparisonVerdict::Unclear, "larger than the margin alone");
+        assert_eq!(
+            verdict(0.98, 1.10, 1.22, more),
+            ComparisonVerdict::Unclear,
+            "larger than the margin alone"
+        );
         assert_eq!(verdict(1.05, 1.10, 1.15, None), ComparisonVerdict::Unclear, "the direction is unknown");
     }
 
@@ -131,8 +135,7 @@ mod tests {
     fn a_ratio_without_an_upper_end_is_judged_by_its_lower_one() {
         assert_eq!(verdict(17.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Worse);
         assert_eq!(verdict(0.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Unclear);
-        let (_, reason) =
-            judge(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, Ok(0.1), 0.03, Some(true));
+        let (_, reason) = judge(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, Ok(0.1), 0.03, Some(true));
         assert!(reason.contains("to ∞"), "{reason}");
     }
 

@@ -82,7 +82,8 @@ fn repetitions_on_one_start_of_each_server_call_no_winner() {
     assert!(once.reason.contains("a single start of a server"), "{}", once.reason);
     let alike = row(&[109.0, 109.1, 111.0, 111.1]);
     let each = with_measured(&on(&["a", "b", "c", "d"], &alike), &on(&["e", "f", "g", "h"], &slow), &rules());
-    let twice = with_measured(&on(&["a", "a", "b", "b"], &alike), &on(&["e", "e", "f", "f"], &slow), &rules());
+    let twice =
+        with_measured(&on(&["a", "a", "b", "b"], &alike), &on(&["e", "e", "f", "f"], &slow), &rules());
     let (each, twice) = (each.unwrap(), twice.unwrap());
     assert!(twice.ratio.high > each.ratio.high, "two starts are two measurements: {twice:?} {each:?}");
     let same = with_measured(&on(&["a"; 4], &fast), &on(&["a"; 4], &slow), &rules()).unwrap();
