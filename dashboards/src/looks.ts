@@ -38,6 +38,7 @@ export const LIMITERS: ValueMapping[] = [
       Network: { color: DOUBTFUL, index: 2 },
       Rate: { text: "Declared rate", color: "blue", index: 3 },
       NothingFound: { text: "Nothing found", color: NEUTRAL, index: 4 },
+      Unknown: { color: NEUTRAL, index: 5 },
     },
   },
 ];

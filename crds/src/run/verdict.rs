@@ -168,13 +168,16 @@ pub enum Limiter {
     Rate,
     /// No bottleneck was found.
     NothingFound,
+    /// The server looked busy, but its CPU time contains waiting for work, and nothing else was at its
+    /// limit: the evidence does not show whether the server had room.
+    Unknown,
 }
 
 /// What limited the throughput, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitedBy {
-    /// Server, Client, Network, Rate or NothingFound.
+    /// Server, Client, Network, Rate, NothingFound or Unknown.
     pub by: Limiter,
     /// The evidence in one sentence.
     pub evidence: String,

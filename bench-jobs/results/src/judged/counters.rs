@@ -152,6 +152,7 @@ pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> Serv
         sum.keyspace_hits += server.keyspace_hits;
         sum.keyspace_misses += server.keyspace_misses;
         sum.connections_received += server.connections_received;
+        sum.main_thread = None;
     }
     sum
 }

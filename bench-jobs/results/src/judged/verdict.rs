@@ -7,6 +7,7 @@ mod limited;
 mod load;
 mod machines;
 pub mod placed;
+mod spinning;
 mod steady;
 
 use super::limits;

@@ -54,6 +54,16 @@ pub struct CommandCounter {
     pub rejected: u64,
 }
 
+/// Times of a server's main thread since it began, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MainThreadTime {
+    /// In which it had work, by the server's own account.
+    pub active_micros: u64,
+    /// In which it was on a CPU, waiting for work in a busy loop included.
+    pub cpu_micros: u64,
+}
+
 /// A server's counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,6 +90,9 @@ pub struct ServerCounters {
     /// Connections accepted so far.
     #[serde(default)]
     pub connections_received: u64,
+    /// Absent if the engine does not report it, and for sums of servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub main_thread: Option<MainThreadTime>,
 }
 
 /// Whether `actual` are other servers than `known`, each identified by its process; an empty

@@ -1,7 +1,7 @@
 //! A server's counters, out of its INFO. Pure.
 
 use crate::server::info::{Info, listed_number};
-use dragstrip_results::observed::{CommandCounter, ServerCounters};
+use dragstrip_results::observed::{CommandCounter, MainThreadTime, ServerCounters};
 use std::collections::BTreeMap;
 
 /// All counters of one INFO answer, of the process that `run_id` identifies.
@@ -17,7 +17,21 @@ pub fn read_counters(info: &Info, run_id: String) -> ServerCounters {
         keyspace_hits: info.number("keyspace_hits").unwrap_or_default(),
         keyspace_misses: info.number("keyspace_misses").unwrap_or_default(),
         connections_received: info.number("total_connections_received").unwrap_or_default(),
+        main_thread: main_thread(info),
     }
+}
+
+/// What Valkey has reported since 9.1, because its main thread spins while it waits.
+fn main_thread(info: &Info) -> Option<MainThreadTime> {
+    let micros = |name| seconds_in_micros(info.text(name)?);
+    let cpu_micros = micros("used_cpu_user_main_thread")?.checked_add(micros("used_cpu_sys_main_thread")?)?;
+    Some(MainThreadTime { active_micros: micros("used_active_time_main_thread")?, cpu_micros })
+}
+
+/// Seconds with six digits after the point, as INFO has them.
+fn seconds_in_micros(text: &str) -> Option<u64> {
+    let (seconds, micros) = text.split_once('.').filter(|(_, micros)| micros.len() == 6)?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(micros.parse().ok()?)
 }
 
 /// Whether the server counts its error replies, by their kind or by the command that failed.
@@ -81,6 +95,16 @@ mod tests {
         let expected = [("-MOVED 7 10.0.0.1:6379", 5), ("syntax error", 2), ("Out of memory", 1200)];
         let expected = expected.map(|(kind, count)| (kind.to_owned(), count));
         assert_eq!((counters.errors, counters.connections_received), (BTreeMap::from(expected), 9));
+    }
+
+    #[test]
+    fn valkey_reports_for_how_long_its_main_thread_had_work() {
+        let text = "# CPU\r\nused_cpu_sys:9.000001\r\nused_cpu_sys_main_thread:3.000014\r\n\
+                    used_cpu_user_main_thread:2.718281\r\n";
+        let read = |active: &str| read_counters(&Info::parse(&format!("{text}{active}")), String::new());
+        let expected = MainThreadTime { active_micros: 5_000_123, cpu_micros: 5_718_295 };
+        assert_eq!(read("used_active_time_main_thread:5.000123").main_thread, Some(expected));
+        assert_eq!(read("").main_thread, None, "Redis and older Valkeys do not");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     measured::usage::{ContainerUsage, HostUsage, ThreadUsage},
-    result::{NodeRecord, PodResult, RepetitionResult},
+    result::{NodeRecord, PodResult, RepetitionResult, ServerRecord},
 };
 use dragstrip_crds::workload::ToolSpec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +70,11 @@ impl<'a> Evidence<'a> {
     /// What each pod used, with its name.
     pub fn usages(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
         self.clients().chain(self.servers())
+    }
+
+    /// The servers, as each client saw them.
+    pub fn server_records(&self) -> impl Iterator<Item = &'a ServerRecord> {
+        self.result.pods.iter().filter_map(|pod| pod.server.as_ref())
     }
 
     /// The load threads of all clients, the busiest first.
@@ -141,7 +146,7 @@ fn load_threads(pod: &PodResult) -> Vec<Busy> {
         .collect()
 }
 
-fn sorted(mut threads: Vec<Busy>) -> Vec<Busy> {
+pub(super) fn sorted(mut threads: Vec<Busy>) -> Vec<Busy> {
     threads.sort_by(|one, other| other.share.total_cmp(&one.share));
     threads
 }

@@ -1,6 +1,9 @@
 //! What limited the throughput. Pure.
 
-use super::evidence::{Busy, Evidence, percent};
+use super::{
+    evidence::{Busy, Evidence, percent},
+    spinning::{self, Executing},
+};
 use crate::{
     judged::{
         limits,
@@ -42,11 +45,13 @@ fn of_threads(what: &str, threads: &[Busy]) -> Option<Utilisation> {
     Some(Utilisation { share: busiest.share, evidence })
 }
 
-/// A container that its CPU limit holds back: used up, however idle each thread looks.
-fn of_limit(what: &str, name: &str, usage: &ContainerUsage) -> Option<Utilisation> {
+/// A container that its CPU limit holds back: used up, however idle each thread looks. What is used does
+/// not count if it `spins`, only what is held back.
+fn of_limit(what: &str, name: &str, usage: &ContainerUsage, spins: bool) -> Option<Utilisation> {
     let limit = usage.cpu_limit.filter(|_| usage.seconds > 0.0)?;
     let (used, held) = (usage.cpu_seconds / usage.seconds, usage.throttled_seconds / usage.seconds);
-    (used >= limits::AT_CPU_LIMIT * limit || held >= limits::HELD_BACK).then(|| Utilisation {
+    let at_limit = used >= limits::AT_CPU_LIMIT * limit && !spins;
+    (at_limit || held >= limits::HELD_BACK).then(|| Utilisation {
         share: 1.0,
         evidence: format!(
             "{what} {name} used {used:.2} CPUs of its limit of {limit}, which held it back for {} of the time",
@@ -55,15 +60,29 @@ fn of_limit(what: &str, name: &str, usage: &ContainerUsage) -> Option<Utilisatio
     })
 }
 
-/// The fuller of a side's CPU limit and its threads.
-fn side<'a>(
-    what: (&str, &str),
-    mut usages: impl Iterator<Item = (&'a str, &'a ContainerUsage)>,
-    threads: &[Busy],
-) -> Option<Utilisation> {
-    let limit = usages.find_map(|(name, usage)| of_limit(what.0, name, usage));
-    // If two are equally busy, the last counts.
-    [of_threads(what.1, threads), limit].into_iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share))
+/// The fuller of the two; if they are equally busy, the limit.
+fn fuller(threads: Option<Utilisation>, limit: Option<Utilisation>) -> Option<Utilisation> {
+    [threads, limit].into_iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// How near their end the clients were.
+fn clients(evidence: &Evidence) -> Option<Utilisation> {
+    let limit = evidence.clients().find_map(|(name, usage)| of_limit("client", name, usage, false));
+    fuller(of_threads("load", &evidence.client_threads()), limit)
+}
+
+/// How near their end the servers were, or may have been: then the second is true.
+fn servers(evidence: &Evidence) -> (Option<Utilisation>, bool) {
+    let Executing { threads, notes, spins, upper_bound } = spinning::executing(evidence);
+    let limit = evidence.servers().find_map(|(name, usage)| of_limit("server", name, usage, spins));
+    let threads = of_threads("server", &threads).map(|threads| Utilisation {
+        evidence: std::iter::once(threads.evidence).chain(notes).collect::<Vec<_>>().join("; "),
+        ..threads
+    });
+    match limit {
+        Some(limit) => (fuller(threads, Some(limit)), false),
+        None => (threads, upper_bound),
+    }
 }
 
 /// The rate of `schedule` for people.
@@ -127,14 +146,13 @@ pub(super) fn by(evidence: &Evidence) -> LimitedBy {
     if let Some(evidence) = rate(evidence) {
         return LimitedBy { by: Limiter::Rate, evidence };
     }
-    let server = side(("server", "server"), evidence.servers(), &evidence.server_threads());
-    let client = side(("client", "load"), evidence.clients(), &evidence.client_threads());
+    let ((server, upper_bound), client) = (servers(evidence), clients(evidence));
     let unobserved = server.is_none().then_some("the server was not observed");
     let sides = [&server, &client].into_iter().flatten().map(|side| side.evidence.as_str());
     let mut reasons = sides.chain(unobserved).collect::<Vec<_>>().join("; ");
     let used_up =
         |side: Option<&Utilisation>| side.map(|side| side.share).filter(|share| *share >= limits::BUSY);
-    let by = match (used_up(server.as_ref()), used_up(client.as_ref())) {
+    let by = match (used_up(server.as_ref().filter(|_| !upper_bound)), used_up(client.as_ref())) {
         (Some(server), Some(client)) if client > server => Limiter::Client,
         (Some(_), _) => Limiter::Server,
         (None, Some(_)) => Limiter::Client,
@@ -148,6 +166,7 @@ pub(super) fn by(evidence: &Evidence) -> LimitedBy {
                 reasons = format!("{network}; {reasons}");
                 Limiter::Network
             }
+            (None, None) if upper_bound => Limiter::Unknown,
             (None, None) => Limiter::NothingFound,
         },
     };

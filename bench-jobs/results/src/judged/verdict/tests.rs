@@ -380,6 +380,88 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
     }
 }
 
+/// A clean repetition of a server whose threads were this busy; `active` is for how many of 10 s of CPU time
+/// its main thread had work, if the server reports it.
+fn served(engine: &str, version: &str, threads: [f64; 2], active: Option<u64>) -> RepetitionResult {
+    let mut result = clean();
+    let main = if engine == "Valkey" { "valkey-server" } else { "redis-server" };
+    result.servers[0].usage = usage(vec![thread(main, threads[0]), thread("io_thd_1", threads[1])]);
+    let truth = json!({"engine": engine, "version": version, "threads": 2, "clusterEnabled": false,
+        "loading": false, "runId": "x", "usedMemoryBytes": 0});
+    let counters = |active: u64, cpu: u64| {
+        let main_thread = json!({"activeMicros": active * 1_000_000, "cpuMicros": cpu * 1_000_000});
+        let mut counters =
+            serde_json::to_value(crate::measured::observed::ServerCounters::default()).unwrap();
+        counters.as_object_mut().unwrap().insert("mainThread".into(), main_thread);
+        counters
+    };
+    let mut record = json!({"truth": truth, "before": counters(5, 7), "after": null});
+    match active {
+        Some(active) => record["after"] = counters(5 + active, 17),
+        None => record["before"]["mainThread"] = serde_json::Value::Null,
+    }
+    result.pods[0].server = serde_json::from_value(record).unwrap();
+    result
+}
+
+#[test]
+fn threads_that_spin_while_they_wait_do_not_make_a_server_look_used_up() {
+    type Row<'a> = (&'a str, &'a str, [f64; 2], Option<u64>, Limiter, &'a str);
+    let spinning = "its I/O threads (up to 99 %) are not counted: Redis 7.0.15 keeps them in a busy loop";
+    let table: [Row<'_>; 12] = [
+        ("Redis", "7.0.15", [0.05, 0.99], None, Limiter::NothingFound, spinning),
+        ("Redis", "7.0.15", [0.95, 0.99], None, Limiter::Server, "thread redis-server of redis-0 at 95 %"),
+        ("Redis", "6.2.1", [0.05, 0.99], None, Limiter::NothingFound, "redis-server of redis-0 at 5.0 %"),
+        ("Redis", "8.2.0", [0.05, 0.99], None, Limiter::Server, "thread io_thd_1 of redis-0 at 99 %"),
+        ("Valkey", "7.2.5", [0.05, 0.99], None, Limiter::NothingFound, "valkey-server of redis-0 at 5.0 %"),
+        ("Valkey", "7.2.5", [0.95, 0.99], None, Limiter::Server, "valkey-server of redis-0 at 95 %"),
+        (
+            "Valkey",
+            "8.0.1",
+            [0.99, 0.99],
+            None,
+            Limiter::Unknown,
+            "its main thread's share is an upper bound",
+        ),
+        ("Valkey", "8.0.1", [0.50, 0.99], None, Limiter::NothingFound, "valkey-server of redis-0 at 50 %"),
+        ("Valkey", "8.0.1", [0.99, 0.0], None, Limiter::Server, "valkey-server of redis-0 at 99 %"),
+        (
+            "Valkey",
+            "9.1.0",
+            [0.99, 0.99],
+            Some(5),
+            Limiter::NothingFound,
+            "had work for 50 % of its CPU time",
+        ),
+        ("Valkey", "9.1.0", [0.99, 0.99], Some(9), Limiter::Server, "valkey-server of redis-0 at 89 %"),
+        ("Dragonfly", "df-v1.30", [0.5, 0.99], None, Limiter::Server, "io_thd_1 of redis-0 at 99 %"),
+    ];
+    for (engine, version, threads, active, by, words) in table {
+        let result = served(engine, version, threads, active);
+        let found = judged(result, &loadgen(), &[]).limited_by.unwrap();
+        let what = format!("{engine} {version} at {threads:?}: {}", found.evidence);
+        assert_eq!(found.by, by, "{what}");
+        assert!(found.evidence.contains(words), "{what}");
+    }
+}
+
+#[test]
+fn other_evidence_decides_where_a_servers_main_thread_spins() {
+    let spinning = || served("Valkey", "8.1.0", [0.99, 0.99], None);
+    let by = |result, tool: &ToolSpec| judged(result, tool, &[]).limited_by.unwrap();
+    let mut used_up = spinning();
+    used_up.pods[1].client = usage(vec![thread("load", 0.9)]);
+    assert_eq!(by(used_up, &loadgen()).by, Limiter::Client, "the client is the one that is used up for sure");
+    let behind = RepetitionResult { schedule: scheduled(9_000, 0.05).schedule, ..spinning() };
+    assert_eq!(by(behind, &open_loop()).by, Limiter::Server, "only a server can be late in an open loop");
+    let mut near_limit = spinning();
+    near_limit.servers[0].usage.cpu_limit = Some(2.0);
+    assert_eq!(by(near_limit.clone(), &loadgen()).by, Limiter::Unknown, "a busy loop uses up any limit");
+    near_limit.servers[0].usage.throttled_seconds = 2.0;
+    let held_back = by(near_limit, &loadgen());
+    assert_eq!(held_back.by, Limiter::Server, "a limit holds back work, too: {}", held_back.evidence);
+}
+
 #[test]
 fn a_rate_that_the_server_follows_is_the_limit_and_otherwise_the_server_is() {
     let by = |result| judged(result, &open_loop(), &[]).limited_by.unwrap();
