@@ -5,6 +5,7 @@ import type { LoadOptions, ServerOptions } from "./configuration.js";
 import type { Failure } from "./failure.js";
 import type { ProgressDetail } from "./progress.js";
 import type { Recorded } from "./recorder.js";
+import type { UsedTimes } from "./usage.js";
 
 /** What a thread does. */
 export type Role = "writer" | "reader";
@@ -33,16 +34,12 @@ export interface Schedule {
 export type ThreadCommand = { readonly type: "go"; readonly schedule: Schedule } | { readonly type: "stop" };
 
 /** What a thread did. */
-export interface ThreadResult {
+export interface ThreadResult extends UsedTimes {
   readonly role: Role;
   readonly index: number;
   readonly recorded: Recorded;
   /** Jobs of warm-up and measurement, per queue. */
   readonly jobsPerQueue: readonly number[];
-  /** CPU of this thread in the measured part; omitted if the system does not report it. */
-  readonly cpuSeconds?: number;
-  /** Share of the measured part in which its event loop was busy, 0 to 1. */
-  readonly eventLoopUtilization: number;
   /** Bytes sent and received in the measured part. */
   readonly bytes: number;
   /** Why it ended before its time. */

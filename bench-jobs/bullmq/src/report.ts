@@ -9,6 +9,7 @@ import type { ThreadResult } from "./messages.js";
 import type { Cleanup } from "./queue-keeper.js";
 import type { QueuesReport } from "./queue-check.js";
 import { emptyHistogram, type ErrorCount, type Operation } from "./recorder.js";
+import type { UsedTimes } from "./usage.js";
 import type { Versions } from "./versions.js";
 
 /** Signals that end a run early. */
@@ -34,15 +35,11 @@ export interface OperationReport {
 }
 
 /** One load thread. */
-export interface WorkerReport {
+export interface WorkerReport extends UsedTimes {
   readonly role: ThreadResult["role"];
   readonly index: number;
   readonly operations: number;
   readonly errors: number;
-  /** Omitted if the system does not report it. */
-  readonly cpuSeconds?: number;
-  /** Share of the measured part in which its event loop was busy, 0 to 1. */
-  readonly eventLoopUtilization: number;
 }
 
 /** Jobs per second. */
@@ -224,9 +221,10 @@ function warmupCounts(results: readonly ThreadResult[]): Partial<Record<Operatio
   return counts;
 }
 
-function workerReport({ role, index, recorded, cpuSeconds, eventLoopUtilization }: ThreadResult): WorkerReport {
-  const { count: operations, errors } = recorded;
-  return { role, index, operations, errors, ...(cpuSeconds !== undefined && { cpuSeconds }), eventLoopUtilization };
+function workerReport(result: ThreadResult): WorkerReport {
+  const { role, index, recorded, cpuSeconds, waitingSeconds, eventLoopUtilization } = result;
+  const times = cpuSeconds !== undefined && waitingSeconds !== undefined && { cpuSeconds, waitingSeconds };
+  return { role, index, operations: recorded.count, errors: recorded.errors, ...times, eventLoopUtilization };
 }
 
 function rates(operations: readonly OperationReport[], seconds: (operation: OperationReport) => number): Rates {

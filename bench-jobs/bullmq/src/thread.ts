@@ -148,8 +148,8 @@ class LoadThread {
       index: order.index,
       recorded: recorder.content(),
       jobsPerQueue: [...load.jobsPerQueue],
-      ...(used?.cpuSeconds !== undefined && { cpuSeconds: used.cpuSeconds }),
-      eventLoopUtilization: used?.eventLoopUtilization ?? 0,
+      eventLoopUtilization: 0,
+      ...used,
       bytes: opening === undefined ? 0 : Math.max(0, sumOfBytes(load) - opening.bytes),
       ...(failure !== undefined && { failure }),
     };

@@ -3,34 +3,58 @@
 import { readFileSync } from "node:fs";
 import { performance, type EventLoopUtilization } from "node:perf_hooks";
 
+/** Times of a thread by the kernel's scheduler, in seconds. */
+export interface ScheduleTimes {
+  readonly cpuSeconds: number;
+  /** Ready to run, without a CPU. */
+  readonly waitingSeconds: number;
+}
+
 /** A look at a thread's account. */
 export interface ThreadUsage {
-  /** CPU time in seconds; `undefined` if the system does not report it. */
-  readonly cpuSeconds: number | undefined;
+  /** `undefined` if the system does not report it. */
+  readonly schedule: ScheduleTimes | undefined;
   readonly eventLoop: EventLoopUtilization;
+}
+
+/** What a thread used in its measured part; no times if the system does not report them. */
+export interface UsedTimes extends Partial<ScheduleTimes> {
+  /** Share of that part in which its event loop was busy, 0 to 1. */
+  readonly eventLoopUtilization: number;
 }
 
 /** Looks at the calling thread's account. */
 export function threadUsage(): ThreadUsage {
-  return { cpuSeconds: threadCpuSeconds(), eventLoop: performance.eventLoopUtilization() };
+  return { schedule: scheduleTimes(), eventLoop: performance.eventLoopUtilization() };
 }
 
-/** CPU seconds and share of time the event loop was busy since an earlier look. */
-export function usedSince(before: ThreadUsage): { cpuSeconds: number | undefined; eventLoopUtilization: number } {
-  const now = threadCpuSeconds();
-  const cpuSeconds = now === undefined || before.cpuSeconds === undefined ? undefined : now - before.cpuSeconds;
+/** What the calling thread used since an earlier look. */
+export function usedSince(before: ThreadUsage): UsedTimes {
+  const now = scheduleTimes();
   const { utilization } = performance.eventLoopUtilization(performance.eventLoopUtilization(), before.eventLoop);
-  return { cpuSeconds, eventLoopUtilization: utilization };
+  return {
+    ...(now !== undefined &&
+      before.schedule !== undefined && {
+        cpuSeconds: now.cpuSeconds - before.schedule.cpuSeconds,
+        waitingSeconds: now.waitingSeconds - before.schedule.waitingSeconds,
+      }),
+    eventLoopUtilization: utilization,
+  };
 }
 
-/** CPU time of the calling thread; the kernel's own account, in nanoseconds, where it keeps one. */
-function threadCpuSeconds(): number | undefined {
+/** The calling thread's times. */
+function scheduleTimes(): ScheduleTimes | undefined {
   try {
-    const [running] = readFileSync("/proc/thread-self/schedstat", "latin1").split(" ");
-    return Number(running) / 1e9;
+    return parseScheduleTimes(readFileSync("/proc/thread-self/schedstat", "latin1"));
   } catch {
     // No Linux, or one without scheduler statistics: then report nothing
     // rather than the process's time as one thread's.
     return undefined;
   }
+}
+
+/** Reads schedstat: nanoseconds on a CPU, nanoseconds ready for one, and how often the thread ran. */
+export function parseScheduleTimes(text: string): ScheduleTimes {
+  const [running, waiting] = text.split(" ");
+  return { cpuSeconds: Number(running) / 1e9, waitingSeconds: Number(waiting) / 1e9 };
 }

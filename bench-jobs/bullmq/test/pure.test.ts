@@ -9,6 +9,7 @@ import { BOUNDS_MICROSECONDS, detailFields, LatencyCounts } from "../src/progres
 import { disagreement, queuesReport, type Expectation, type QueueCounts } from "../src/queue-check.js";
 import { Recorder } from "../src/recorder.js";
 import { reportOf, summary, type Outcome, type Stage } from "../src/report.js";
+import { parseScheduleTimes } from "../src/usage.js";
 import { FastLoop, PublishedLoop, type Add } from "../src/write-loop.js";
 
 function replyError(message: string): Error {
@@ -182,6 +183,10 @@ void test("completed jobs must be those that were processed", () => {
   assert.match(disagreement({ ...expectation, processed: [7] }) ?? "", /6 newly completed jobs, but 7 were processed/);
 });
 
+void test("a recorded account of the kernel's scheduler is read", () => {
+  assert.deepEqual(parseScheduleTimes("1500000000 250000000 16\n"), { cpuSeconds: 1.5, waitingSeconds: 0.25 });
+});
+
 function threadResult(index: number, jobs: readonly number[], extra: Partial<ThreadResult> = {}): ThreadResult {
   const recorder = new Recorder("ADD", 0);
   for (const at of jobs) recorder.succeeded(at - 1, at, 1);
@@ -191,6 +196,7 @@ function threadResult(index: number, jobs: readonly number[], extra: Partial<Thr
     recorded: recorder.content(),
     jobsPerQueue: [jobs.length],
     cpuSeconds: 0.5,
+    waitingSeconds: 0.25,
     eventLoopUtilization: 0.5,
     bytes: 100,
     ...extra,
@@ -212,6 +218,9 @@ void test("threads are merged into sums, rates over both durations, and one hist
   assert.deepEqual([add?.count, add?.bytes, add?.windowSeconds], [4, 200, 2.5]);
   assert.equal(decodeFromCompressedBase64(add?.histogram ?? "").totalCount, 4);
   assert.deepEqual(report.perSecond, [{ ADD: 2 }, { ADD: 1 }, { ADD: 1 }]);
+  assert.deepEqual(report.workers[1], {
+    role: "writer", index: 1, operations: 2, errors: 0, cpuSeconds: 0.5, waitingSeconds: 0.25, eventLoopUtilization: 0.5,
+  });
   assert.deepEqual([report.nominal.addJobsPerSecond, report.measured.addJobsPerSecond], [2, 1.6]);
   assert.equal(report.workers.reduce((sum, worker) => sum + worker.operations, 0), 4);
   assert.match(add?.latencyContains ?? "", /Queue\.add.*2000 adds that the writer has in flight/);

@@ -50,6 +50,7 @@ void test("writers add to all queues, the queues agree, and the keys are gone", 
   assert.ok(report.windowSeconds >= 1.4 && report.windowSeconds < 3, `window ${report.windowSeconds.toString()} s`);
   for (const worker of report.workers) {
     assert.ok((worker.cpuSeconds ?? 0) > 0.05, "a writer uses CPU");
+    assert.ok((worker.waitingSeconds ?? -1) >= 0 && (worker.waitingSeconds ?? 9) < 3, "it waits for a CPU at times");
     assert.ok(worker.eventLoopUtilization > 0 && worker.eventLoopUtilization <= 1);
   }
   const threads = report.workers.reduce((sum, worker) => sum + (worker.cpuSeconds ?? 0), 0);

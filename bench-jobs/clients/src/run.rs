@@ -25,7 +25,9 @@ use crate::work::tasks::{LoadTask, SharedWork};
 use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
-use dragstrip_loadgen::driver::{self, ClockAnchor, CpuTime, Ending, ProgressLines, Signals, Stopper};
+use dragstrip_loadgen::driver::{
+    self, ClockAnchor, CpuTime, Ending, ProgressLines, ScheduleTimes, Signals, Stopper,
+};
 use dragstrip_loadgen::wire::connect;
 use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
@@ -270,7 +272,7 @@ impl Silence {
 struct CpuBaseline {
     at: Instant,
     process: CpuTime,
-    threads: Vec<(usize, Duration)>,
+    threads: Vec<(usize, ScheduleTimes)>,
     thread_count: usize,
 }
 

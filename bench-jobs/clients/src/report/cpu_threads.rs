@@ -1,10 +1,11 @@
-//! CPU time of the runtime's threads, from /proc of this process.
+//! What the runtime's threads used of CPUs, from /proc of this process.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dragstrip_loadgen::counts::report::ThreadCpu;
+use dragstrip_loadgen::driver::ScheduleTimes;
 
 /// The runtime threads that announced themselves.
 #[derive(Debug, Default)]
@@ -22,33 +23,33 @@ impl RuntimeThreads {
         }
     }
 
-    /// CPU time of each of the first `threads` threads so far; those that cannot be read are left out.
-    pub(crate) fn cpu_times(&self, threads: usize) -> Vec<(usize, Duration)> {
+    /// The times of each of the first `threads` threads so far; those that cannot be read are left out.
+    pub(crate) fn cpu_times(&self, threads: usize) -> Vec<(usize, ScheduleTimes)> {
         let directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = |(number, directory): (usize, &PathBuf)| Some((number, on_cpu(directory)?));
+        let read = |(number, directory): (usize, &PathBuf)| Some((number, schedule_times(directory)?));
         directories.iter().take(threads).enumerate().filter_map(read).collect()
     }
 }
 
-/// First field of schedstat: nanoseconds spent on a CPU.
-fn on_cpu(directory: &std::path::Path) -> Option<Duration> {
-    let text = std::fs::read_to_string(directory.join("schedstat")).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+fn schedule_times(directory: &std::path::Path) -> Option<ScheduleTimes> {
+    ScheduleTimes::parse(&std::fs::read_to_string(directory.join("schedstat")).ok()?)
 }
 
-/// The CPU time used between two readings that were `busy` apart.
+/// What was used between two readings that were `busy` apart.
 pub(crate) fn used(
-    before: &[(usize, Duration)],
-    after: &[(usize, Duration)],
+    before: &[(usize, ScheduleTimes)],
+    after: &[(usize, ScheduleTimes)],
     busy: Duration,
 ) -> Vec<ThreadCpu> {
     after
         .iter()
         .map(|&(thread, now)| {
-            let earlier = before.iter().find(|(number, _)| *number == thread).map(|(_, time)| *time);
-            let cpu_seconds = now.saturating_sub(earlier.unwrap_or_default()).as_secs_f64();
+            let earlier = before.iter().find(|(number, _)| *number == thread).map(|(_, times)| *times);
+            let earlier = earlier.unwrap_or_default();
+            let cpu_seconds = now.running.saturating_sub(earlier.running).as_secs_f64();
+            let waiting_seconds = now.waiting.saturating_sub(earlier.waiting).as_secs_f64();
             let share = if busy.is_zero() { 0.0 } else { cpu_seconds / busy.as_secs_f64() };
-            ThreadCpu { thread, cpu_seconds, share }
+            ThreadCpu { thread, cpu_seconds, waiting_seconds, share }
         })
         .collect()
 }
@@ -56,6 +57,17 @@ pub(crate) fn used(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_was_used_between_the_readings_counts() {
+        let times = |running, waiting| ScheduleTimes {
+            running: Duration::from_millis(running),
+            waiting: Duration::from_millis(waiting),
+        };
+        let used = used(&[(1, times(500, 40))], &[(1, times(900, 140))], Duration::from_secs(1));
+        let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
+        assert!(near(used[0].cpu_seconds, 0.4) && near(used[0].waiting_seconds, 0.1), "{used:?}");
+    }
 
     #[test]
     fn work_of_a_thread_shows_as_its_cpu_time() {

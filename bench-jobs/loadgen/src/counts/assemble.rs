@@ -355,7 +355,8 @@ fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
     let cpu_seconds = outcome.cpu.total().as_secs_f64();
     let busy = outcome.busy.as_secs_f64();
     let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
-    ThreadCpu { thread: outcome.thread, cpu_seconds, share }
+    let waiting_seconds = outcome.cpu.waiting.as_secs_f64();
+    ThreadCpu { thread: outcome.thread, cpu_seconds, waiting_seconds, share }
 }
 
 /// The CPU time of a process and its load threads.

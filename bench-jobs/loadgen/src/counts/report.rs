@@ -274,6 +274,8 @@ pub struct ThreadCpu {
     pub thread: usize,
     /// User and kernel mode, in seconds.
     pub cpu_seconds: f64,
+    /// Ready to run, without a CPU, in seconds; 0 if the kernel does not report it.
+    pub waiting_seconds: f64,
     /// Share of one CPU while the thread ran its load, 0 to 1.
     pub share: f64,
 }

@@ -1,7 +1,7 @@
 //! CPU time used by this process and by single threads, and its limit of open
 //! files. Reads and sets only what belongs to this process.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
@@ -28,6 +28,26 @@ pub struct CpuTime {
     pub user: Duration,
     /// Kernel mode.
     pub system: Duration,
+    /// Time in which a thread was ready to run and had no CPU; zero for a process, and if the kernel
+    /// does not report it.
+    pub waiting: Duration,
+}
+
+/// The times of a thread by the kernel's scheduler.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ScheduleTimes {
+    /// On a CPU.
+    pub running: Duration,
+    /// Ready to run, without a CPU.
+    pub waiting: Duration,
+}
+
+impl ScheduleTimes {
+    /// The times in a thread's `schedstat`: two numbers of nanoseconds, and how often it ran.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut times = text.split_ascii_whitespace().map(|number| number.parse().map(Duration::from_nanos));
+        Some(Self { running: times.next()?.ok()?, waiting: times.next()?.ok()? })
+    }
 }
 
 impl CpuTime {
@@ -38,7 +58,9 @@ impl CpuTime {
 
     /// Time used by the calling thread so far.
     pub(crate) fn of_thread() -> Self {
-        Self::of(UsageWho::RUSAGE_THREAD)
+        let schedule = fs::read_to_string("/proc/thread-self/schedstat");
+        let times = schedule.ok().and_then(|text| ScheduleTimes::parse(&text)).unwrap_or_default();
+        Self { waiting: times.waiting, ..Self::of(UsageWho::RUSAGE_THREAD) }
     }
 
     /// What was used since an `earlier` reading.
@@ -47,6 +69,7 @@ impl CpuTime {
         Self {
             user: self.user.saturating_sub(earlier.user),
             system: self.system.saturating_sub(earlier.system),
+            waiting: self.waiting.saturating_sub(earlier.waiting),
         }
     }
 
@@ -58,7 +81,11 @@ impl CpuTime {
     fn of(who: UsageWho) -> Self {
         getrusage(who).map_or_else(
             |_| Self::default(),
-            |usage| Self { user: duration(usage.user_time()), system: duration(usage.system_time()) },
+            |usage| Self {
+                user: duration(usage.user_time()),
+                system: duration(usage.system_time()),
+                ..Self::default()
+            },
         )
     }
 }
@@ -87,6 +114,10 @@ pub fn allow_open_files(connections: usize) -> Result<(), LimitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::{
+        sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+        unistd::Pid,
+    };
 
     #[test]
     fn work_shows_as_cpu_time_of_the_thread_and_the_process() {
@@ -98,6 +129,36 @@ mod tests {
             sum = (0..10_000).fold(sum, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
         }
         assert!(CpuTime::of_process().since(process).total() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_recorded_account_of_the_scheduler_is_read() {
+        let times = ScheduleTimes::parse("1038098 1750429 16\n").unwrap();
+        assert_eq!(times.running, Duration::from_nanos(1_038_098));
+        assert_eq!(times.waiting, Duration::from_nanos(1_750_429));
+        assert_eq!(ScheduleTimes::parse("1038098"), None);
+    }
+
+    #[test]
+    fn threads_that_share_a_cpu_wait_for_it() {
+        let used = || {
+            let before = CpuTime::of_thread();
+            let this = Pid::from_raw(0);
+            let allowed = sched_getaffinity(this).unwrap();
+            let mut only = CpuSet::new();
+            only.set((0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap()).unwrap()).unwrap();
+            sched_setaffinity(this, &only).unwrap();
+            let deadline = std::time::Instant::now() + Duration::from_secs(10);
+            let since = || CpuTime::of_thread().since(before);
+            while since().waiting.is_zero() && std::time::Instant::now() < deadline {
+                std::hint::spin_loop();
+            }
+            since()
+        };
+        let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(used)).collect();
+        let used: Vec<CpuTime> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(used.iter().any(|time| time.waiting > Duration::ZERO), "nobody waited: {used:?}");
+        assert_eq!(CpuTime::of_process().waiting, Duration::ZERO, "a process has no such account");
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub const ANSWERED: f64 = 0.995;
 /// Share of the time from which on a thread is used up: what is left is lost to waking up and
 /// going to sleep.
 pub const BUSY: f64 = 0.85;
+/// Share of the time from which on a load thread waits too long for a CPU. To wake up takes about a
+/// microsecond of it, and no thread wakes up 100,000 times a second: other threads are on its CPUs. Each
+/// wait is up to a scheduler's slice of some milliseconds, and a reply that arrives meanwhile is late.
+pub const WAITING: f64 = 0.1;
 /// Share of the window in which a CPU limit holds a container back: the kernel stops it for up to
 /// 100 ms at a time, which shows in percentiles first.
 pub const THROTTLED: f64 = 0.01;

@@ -105,6 +105,9 @@ pub struct WorkerRecord {
     /// CPU it used, in seconds; 0 if the system does not report it.
     #[serde(default)]
     pub cpu_seconds: f64,
+    /// Time in which it was ready to run and had no CPU, in seconds; 0 if the system does not report it.
+    #[serde(default)]
+    pub waiting_seconds: f64,
 }
 
 /// Keys or jobs that must exist, and those that do.

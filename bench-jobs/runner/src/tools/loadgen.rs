@@ -139,7 +139,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
 /// One load thread, by its number.
 fn thread(cpu: &ThreadCpu) -> ThreadUsage {
     let name = format!("loadgen {}", cpu.thread);
-    ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: 0.0 }
+    ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: cpu.waiting_seconds }
 }
 
 /// Requests that may be in flight at a time, divided by the pipeline: a client library has as

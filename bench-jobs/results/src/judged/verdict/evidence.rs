@@ -38,6 +38,8 @@ pub(super) struct Busy {
     pub name: String,
     /// The share.
     pub share: f64,
+    /// The part of it in which the thread had no CPU.
+    pub waiting: f64,
 }
 
 /// How busy a machine's CPUs were, and with whom.
@@ -126,6 +128,7 @@ fn threads_of(usage: &ContainerUsage, seconds: f64, owner: &str) -> Vec<Busy> {
         name: format!("{} of {owner}", thread.name),
         // One that is ready and has no CPU has work to do as well.
         share: ((thread.cpu_seconds + thread.waiting_seconds) / seconds).min(1.0),
+        waiting: (thread.waiting_seconds / seconds).min(1.0),
     };
     if seconds > 0.0 { usage.threads.iter().map(busy).collect() } else { Vec::new() }
 }
@@ -137,13 +140,17 @@ fn load_threads(pod: &PodResult) -> Vec<Busy> {
     if !sampled.is_empty() || pod.window.seconds <= 0.0 {
         return sampled;
     }
-    let workers = pod.workers.iter().filter(|worker| worker.cpu_seconds > 0.0);
-    workers
-        .map(|worker| Busy {
-            name: format!("{} {} of {}", worker.role, worker.index, pod.pod),
-            share: (worker.cpu_seconds / pod.window.seconds).min(1.0),
-        })
-        .collect()
+    let workers = pod.workers.iter().map(|worker| ThreadUsage {
+        name: format!("{} {}", worker.role, worker.index),
+        cpu_seconds: worker.cpu_seconds,
+        waiting_seconds: worker.waiting_seconds,
+    });
+    let workers = workers.filter(|worker| worker.cpu_seconds > 0.0).collect();
+    threads_of(
+        &ContainerUsage { threads: workers, ..ContainerUsage::default() },
+        pod.window.seconds,
+        &pod.pod,
+    )
 }
 
 pub(super) fn sorted(mut threads: Vec<Busy>) -> Vec<Busy> {

@@ -4,7 +4,7 @@ use super::{
     evidence::{Evidence, Found, Machine, percent, unless},
     placed,
 };
-use crate::{measured::usage::ContainerUsage, result::NodeRecord};
+use crate::{judged::limits, measured::usage::ContainerUsage, result::NodeRecord};
 use dragstrip_crds::run::CheckName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,21 +21,35 @@ fn joined(names: &BTreeSet<&str>) -> String {
     names.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
-/// A load thread of a client was busy for more than `limit` of the time: latencies then
-/// contain its own queue, and it could not have sent more load.
+/// A load thread of a client was busy for more than `limit` of the time, or waited too long for a CPU:
+/// latencies then contain its own queue, and it could not have sent more load.
 pub(super) fn client_saturated(evidence: &Evidence, limit: f64) -> Found {
     let threads = evidence.client_threads();
     let Some(busiest) = threads.first() else {
         return Found::NotMade("the CPU time of the tool's threads is not known");
     };
-    unless(busiest.share <= limit, || {
+    if busiest.share > limit {
+        let waited = percent(busiest.waiting / busiest.share);
+        let waited =
+            if busiest.waiting > 0.0 { format!(", {waited} of it without a CPU") } else { String::new() };
         let above = threads.iter().filter(|thread| thread.share > limit).count();
-        format!(
-            "load thread {} was busy for {} of the time ({above} of {} threads above the limit of {}): give the clients more threads, CPUs or pods",
+        return Found::Bad(format!(
+            "load thread {} was busy for {} of the time{waited} ({above} of {} threads above the limit of {}): give the clients more threads, CPUs or pods",
             busiest.name,
             percent(busiest.share),
             threads.len(),
             percent(limit)
+        ));
+    }
+    let Some((thread, waited)) = worst(threads.iter().map(|thread| (thread, thread.waiting))) else {
+        return Found::Good;
+    };
+    unless(waited <= limits::WAITING, || {
+        format!(
+            "load thread {} waited for a CPU for {} of the time (limit {}), and read replies late: give the clients CPUs of their own",
+            thread.name,
+            percent(waited),
+            percent(limits::WAITING)
         )
     })
 }

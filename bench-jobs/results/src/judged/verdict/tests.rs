@@ -120,7 +120,7 @@ type Mutation = fn(&mut RepetitionResult);
 
 #[test]
 fn each_bad_state_is_named_and_no_other_check_cries() {
-    let table: [(CheckName, &str, Mutation); 22] = [
+    let table: [(CheckName, &str, Mutation); 24] = [
         (CheckName::StartSkew, "within 1.500 s", |r| r.start_skew_seconds = 1.5),
         (CheckName::ShortOverlap, "83 % of the 12.0 s", |r| r.pods[0].window.seconds = 12.0),
         (CheckName::ShortWindow, "9.00 s of the declared 10 s", |r| {
@@ -154,6 +154,16 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
                 {"role": "writer", "index": 0, "operations": 1, "errors": 0, "cpuSeconds": 9.5}
             ]))
             .unwrap();
+        }),
+        (
+            CheckName::ClientSaturated,
+            "load of b was busy for 90 % of the time, 56 % of it without a CPU",
+            |r| {
+                r.pods[1].client.threads[0].waiting_seconds = 5.0;
+            },
+        ),
+        (CheckName::ClientSaturated, "load of b waited for a CPU for 12 % of the time (limit 10 %)", |r| {
+            r.pods[1].client.threads[0].waiting_seconds = 1.2;
         }),
         (CheckName::ClientThrottled, "limit of a held it back for 5.0 %", |r| {
             r.pods[0].client.throttled_seconds = 0.5;
