@@ -108,6 +108,9 @@ pub struct WorkerRecord {
     /// Time in which it was ready to run and had no CPU, in seconds; 0 if the system does not report it.
     #[serde(default)]
     pub waiting_seconds: f64,
+    /// Share of its own measured part in which its event loop was busy; 0 without an event loop.
+    #[serde(default)]
+    pub event_loop_utilization: f64,
 }
 
 /// Keys or jobs that must exist, and those that do.

@@ -2,7 +2,7 @@
 
 use crate::{
     measured::usage::{ContainerUsage, HostUsage, ThreadUsage},
-    result::{NodeRecord, PodResult, RepetitionResult, ServerRecord},
+    result::{NodeRecord, PodResult, RepetitionResult, ServerRecord, WorkerRecord},
 };
 use dragstrip_crds::workload::ToolSpec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,17 +140,20 @@ fn load_threads(pod: &PodResult) -> Vec<Busy> {
     if !sampled.is_empty() || pod.window.seconds <= 0.0 {
         return sampled;
     }
-    let workers = pod.workers.iter().map(|worker| ThreadUsage {
-        name: format!("{} {}", worker.role, worker.index),
-        cpu_seconds: worker.cpu_seconds,
-        waiting_seconds: worker.waiting_seconds,
-    });
-    let workers = workers.filter(|worker| worker.cpu_seconds > 0.0).collect();
-    threads_of(
-        &ContainerUsage { threads: workers, ..ContainerUsage::default() },
-        pod.window.seconds,
-        &pod.pod,
-    )
+    pod.workers.iter().map(|worker| of_worker(pod, worker)).filter(|thread| thread.share > 0.0).collect()
+}
+
+/// A thread that the tool of `pod` reports: the fuller of its CPU time and its event loop. The loop's
+/// share is of the thread's own part of the window: readers may begin after the writers.
+fn of_worker(pod: &PodResult, worker: &WorkerRecord) -> Busy {
+    let share = |seconds: f64| (seconds / pod.window.seconds).min(1.0);
+    let (used, waiting) = (share(worker.cpu_seconds + worker.waiting_seconds), share(worker.waiting_seconds));
+    let name = format!("{} {} of {}", worker.role, worker.index, pod.pod);
+    let event_loop = worker.event_loop_utilization;
+    if event_loop > used {
+        return Busy { name: format!("event loop of {name}"), share: event_loop.min(1.0), waiting };
+    }
+    Busy { name, share: used, waiting }
 }
 
 pub(super) fn sorted(mut threads: Vec<Busy>) -> Vec<Busy> {

@@ -120,7 +120,7 @@ type Mutation = fn(&mut RepetitionResult);
 
 #[test]
 fn each_bad_state_is_named_and_no_other_check_cries() {
-    let table: [(CheckName, &str, Mutation); 24] = [
+    let table: [(CheckName, &str, Mutation); 25] = [
         (CheckName::StartSkew, "within 1.500 s", |r| r.start_skew_seconds = 1.5),
         (CheckName::ShortOverlap, "83 % of the 12.0 s", |r| r.pods[0].window.seconds = 12.0),
         (CheckName::ShortWindow, "9.00 s of the declared 10 s", |r| {
@@ -165,6 +165,20 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::ClientSaturated, "load of b waited for a CPU for 12 % of the time (limit 10 %)", |r| {
             r.pods[1].client.threads[0].waiting_seconds = 1.2;
         }),
+        (
+            CheckName::ClientSaturated,
+            "event loop of reader 1 of a was busy for 92 % of the time (1 of 3",
+            |r| {
+                r.pods[0].client.threads.clear();
+                r.pods[0].workers = serde_json::from_value(json!([
+                    {"role": "writer", "index": 0, "operations": 1, "errors": 0, "cpuSeconds": 5.0,
+                        "eventLoopUtilization": 0.45},
+                    {"role": "reader", "index": 1, "operations": 1, "errors": 0, "cpuSeconds": 2.0,
+                        "eventLoopUtilization": 0.92}
+                ]))
+                .unwrap();
+            },
+        ),
         (CheckName::ClientThrottled, "limit of a held it back for 5.0 %", |r| {
             r.pods[0].client.throttled_seconds = 0.5;
         }),
@@ -346,7 +360,7 @@ fn repetitions_that_differ_too_much_are_told_from_three_on() {
 
 #[test]
 fn what_limited_the_throughput_is_named_with_its_evidence() {
-    let table: [(Limiter, &str, Mutation); 8] = [
+    let table: [(Limiter, &str, Mutation); 9] = [
         (
             Limiter::NothingFound,
             "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
@@ -370,6 +384,13 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
         }),
         (Limiter::Client, "load thread load of a at 97 %", |r| {
             r.pods[0].client = usage(vec![thread("load", 0.97)]);
+        }),
+        (Limiter::Client, "load thread event loop of writer 0 of a at 99 %", |r| {
+            r.pods[0].client.threads.clear();
+            r.pods[0].workers = serde_json::from_value(json!([
+                {"role": "writer", "index": 0, "operations": 1, "errors": 0, "eventLoopUtilization": 0.99}
+            ]))
+            .unwrap();
         }),
         (Limiter::Client, "client a used 0.40 CPUs of its limit of 0.4", |r| {
             r.pods[0].client.cpu_limit = Some(0.4);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::tests::fixtures::{context, ended, job};
 use dragstrip_loadgen::wire::tls::TlsOptions;
+use dragstrip_results::result::WorkerRecord;
 use std::path::Path;
 
 const COMPLETED: &str = include_str!("../../../tests/fixtures/bullmq/completed.json");
@@ -160,7 +161,8 @@ fn a_complete_report_is_a_measurement() {
     assert_eq!(queues.found, added + measured.warmup["ADD"]);
     let roles: Vec<_> = measured.workers.iter().map(|it| (it.role.as_str(), it.index)).collect();
     assert_eq!(roles, [("writer", 0), ("writer", 1), ("reader", 0)]);
-    assert!(measured.workers.iter().all(|it| it.cpu_seconds > 0.0), "{:?}", measured.workers);
+    let busy = |it: &WorkerRecord| it.cpu_seconds > 0.0 && it.event_loop_utilization > 0.0;
+    assert!(measured.workers.iter().all(busy), "{:?}", measured.workers);
     let names: Vec<_> = measured.metrics.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["nominalAddJobsPerSecond", "nominalProcessJobsPerSecond"]);
     assert!((measured.metrics[0].value - added as f64 / 1.2).abs() < 1e-6);
