@@ -37,6 +37,9 @@ pub const ANSWERED: f64 = 0.995;
 /// Share of the time from which on a thread is used up: what is left is lost to waking up and
 /// going to sleep.
 pub const BUSY: f64 = 0.85;
+/// Share of the time of a CPU that is used up from which on interrupts are most of it: the network's work
+/// then has no CPU left, whatever the threads look like.
+pub const INTERRUPTED: f64 = 0.5;
 /// Share of the time from which on a load thread waits too long for a CPU. To wake up takes about a
 /// microsecond of it, and no thread wakes up 100,000 times a second: other threads are on its CPUs. Each
 /// wait is up to a scheduler's slice of some milliseconds, and a reply that arrives meanwhile is late.

@@ -18,14 +18,40 @@ pub struct ThreadUsage {
     pub waiting_seconds: f64,
 }
 
+/// The CPUs that a container may use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedCpus {
+    /// Them, as a kernel list such as 0-3.
+    pub list: String,
+    /// How many of them are online.
+    pub cpus: u32,
+    /// CPU time of processes on them, whosever they are, in seconds.
+    pub busy_seconds: f64,
+    /// Time on them that the hypervisor gave to others, in seconds.
+    pub steal_seconds: f64,
+}
+
+/// The CPU of a machine that spent the most time in interrupts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InterruptedCpu {
+    /// Its number.
+    pub cpu: u32,
+    /// That time, in seconds.
+    pub interrupt_seconds: f64,
+    /// CPU time of processes on it, in seconds.
+    pub busy_seconds: f64,
+}
+
 /// All CPUs of a machine, as `/proc/stat` has them.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostUsage {
     /// Online CPUs.
     pub cpus: u32,
     /// Their model; absent if the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
     /// CPU time of processes, in the kernel and out of it, in seconds over all CPUs.
     pub busy_seconds: f64,
@@ -33,6 +59,10 @@ pub struct HostUsage {
     pub interrupt_seconds: f64,
     /// Time that the hypervisor gave to others, in seconds over all CPUs.
     pub steal_seconds: f64,
+    /// Those that the container may use; absent if they are not known.
+    pub allowed: Option<AllowedCpus>,
+    /// The one that interrupts used most.
+    pub most_interrupted: Option<InterruptedCpu>,
 }
 
 /// The network of a pod.

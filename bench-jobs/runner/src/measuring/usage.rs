@@ -5,7 +5,7 @@ use crate::measuring::{
     cgroup, host, network,
     processes::{self, Accounting},
 };
-use dragstrip_results::usage::{ContainerUsage, HostUsage, NetworkUsage};
+use dragstrip_results::usage::{ContainerUsage, NetworkUsage};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
@@ -15,35 +15,27 @@ use std::{path::Path, time::Instant};
 /// What the machine and the pod's network have used since they began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Around {
-    pub host: Option<HostUsage>,
+    pub host: Option<host::Times>,
     pub network: Option<NetworkUsage>,
 }
 
 impl Around {
     pub fn read() -> Self {
-        Self { host: host::usage(), network: network::usage() }
+        Self { host: host::times(), network: network::usage() }
     }
 
-    /// What was used since an earlier reading, if both report it. Pure.
+    /// `own`, what a container used since an earlier reading, with what the machine and the network did
+    /// meanwhile, if both readings report it.
     #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
+    pub fn since(&self, before: &Self, own: ContainerUsage) -> ContainerUsage {
+        let allowed = own.cgroup.as_ref().map(|cgroup| cgroup.cpuset.as_str());
         let host = self.host.as_ref().zip(before.host.as_ref());
         let network = self.network.as_ref().zip(before.network.as_ref());
-        Self {
-            host: host.map(|(after, before)| host_since(after, before)),
+        ContainerUsage {
+            host: host.map(|(after, before)| host::usage_between(before, after, allowed)),
             network: network.map(|(after, before)| network_since(after, before)),
+            ..own
         }
-    }
-}
-
-fn host_since(after: &HostUsage, before: &HostUsage) -> HostUsage {
-    // Some kernels let a CPU's times step back a little.
-    HostUsage {
-        cpus: after.cpus,
-        cpu_model: after.cpu_model.clone(),
-        busy_seconds: (after.busy_seconds - before.busy_seconds).max(0.0),
-        interrupt_seconds: (after.interrupt_seconds - before.interrupt_seconds).max(0.0),
-        steal_seconds: (after.steal_seconds - before.steal_seconds).max(0.0),
     }
 }
 
@@ -81,12 +73,13 @@ impl Opening {
     /// runner's own share included; the ended tool's CPU time alone where the
     /// cgroup cannot be read.
     pub fn close(self) -> ContainerUsage {
-        let Around { host, network } = Around::read().since(&self.around);
+        let around = Around::read();
         let own = match (self.cgroup, own(self.accounting)) {
             (Some(before), Some(after)) => cgroup::usage_between(&before, &after),
             _ => ContainerUsage { cpu_seconds: ended_children_seconds(), ..ContainerUsage::default() },
         };
-        ContainerUsage { seconds: self.at.elapsed().as_secs_f64(), host, network, ..own }
+        let own = ContainerUsage { seconds: self.at.elapsed().as_secs_f64(), ..own };
+        around.since(&self.around, own)
     }
 }
 
@@ -98,16 +91,24 @@ fn ended_children_seconds() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measuring::host::CpuTimes;
+    use dragstrip_results::observed::CgroupUsage;
 
     #[test]
     fn only_usage_in_between_counts() {
-        let reading = |busy_seconds, sent_bytes| Around {
-            host: Some(HostUsage { cpus: 4, busy_seconds, ..HostUsage::default() }),
-            network: Some(NetworkUsage { sent_bytes, ..NetworkUsage::default() }),
+        let reading = |busy, sent_bytes| {
+            let all = CpuTimes { busy, ..CpuTimes::default() };
+            let host = host::Times { all, cpus: vec![(3, all)] };
+            Around { host: Some(host), network: Some(NetworkUsage { sent_bytes, ..NetworkUsage::default() }) }
         };
-        let between = reading(12.0, 500).since(&reading(10.0, 200));
-        assert_eq!(between, reading(2.0, 300));
-        assert_eq!(reading(12.0, 500).since(&Around::default()), Around::default(), "half is nothing");
+        let cgroup = CgroupUsage { cpuset: "2-3".into(), ..CgroupUsage::default() };
+        let own = ContainerUsage { cgroup: Some(cgroup), ..ContainerUsage::default() };
+        let between = reading(12.0, 500).since(&reading(10.0, 200), own.clone());
+        let host = between.host.unwrap();
+        assert!((host.busy_seconds - 2.0).abs() < 1e-9, "{host:?}");
+        assert_eq!(host.allowed.map(|allowed| (allowed.list, allowed.cpus)), Some(("2-3".into(), 1)));
+        assert_eq!(between.network.map(|network| network.sent_bytes), Some(300));
+        assert_eq!(reading(12.0, 500).since(&Around::default(), own.clone()), own, "half is nothing");
     }
 
     #[test]

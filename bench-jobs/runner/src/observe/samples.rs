@@ -17,7 +17,7 @@ use std::{collections::HashMap, time::Duration};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 const MOST_SAMPLES: usize = 2_000;
-/// Most readings of single threads that are stored, of all samples: about 4 MB.
+/// Most readings of single threads and CPUs that are stored, of all samples: about 4 MB.
 const MOST_READINGS: usize = 80_000;
 /// Most threads of a server that are reported.
 const MOST_THREADS: usize = 256;
@@ -56,7 +56,8 @@ pub struct Sample {
 
 impl Sample {
     fn readings(&self) -> usize {
-        self.servers.iter().flatten().map(|server| server.threads.len()).sum()
+        let cpus = self.around.host.as_ref().map_or(0, |host| host.cpus.len());
+        cpus + self.servers.iter().flatten().map(|server| server.threads.len()).sum::<usize>()
     }
 }
 
@@ -131,8 +132,6 @@ fn of_server(samples: &[Sample], index: usize, port: u16) -> Result<ContainerUsa
     if first.process != last.process || sampled.len() < samples.len() {
         return Err(WindowError::Restarted(port));
     }
-    let around = samples.first().zip(samples.last()).map(|(from, to)| to.around.since(&from.around));
-    let Around { host, network } = around.unwrap_or_default();
     let length = length(samples);
     let threads = threads(&sampled, length);
     let container = match (&first.cgroup, &last.cgroup) {
@@ -143,7 +142,9 @@ fn of_server(samples: &[Sample], index: usize, port: u16) -> Result<ContainerUsa
         },
     };
     let busy = threads.into_iter().filter(|thread| thread.cpu_seconds >= IDLE * length).collect();
-    Ok(ContainerUsage { seconds: length, threads: busiest(busy, MOST_THREADS), host, network, ..container })
+    let used = ContainerUsage { seconds: length, threads: busiest(busy, MOST_THREADS), ..container };
+    let ends = samples.first().zip(samples.last());
+    Ok(ends.map_or_else(ContainerUsage::default, |(from, to)| to.around.since(&from.around, used)))
 }
 
 /// What every thread used. One that began or ended in between counts with what it did.

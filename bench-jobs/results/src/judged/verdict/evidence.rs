@@ -1,7 +1,9 @@
 //! What the checks of one repetition look at, and what a check comes to.
 
 use crate::{
+    judged::limits,
     measured::usage::{ContainerUsage, HostUsage, ThreadUsage},
+    ranges,
     result::{NodeRecord, PodResult, RepetitionResult, ServerRecord, WorkerRecord},
 };
 use dragstrip_crds::workload::ToolSpec;
@@ -42,14 +44,66 @@ pub(super) struct Busy {
     pub waiting: f64,
 }
 
-/// How busy a machine's CPUs were, and with whom.
+/// How busy the CPUs were that containers on a machine may use, and with whom.
 pub(super) struct Machine<'a> {
     /// The nodes that run on it.
     pub nodes: BTreeSet<&'a str>,
-    pub host: &'a HostUsage,
+    /// Those CPUs as a list; `None` for all of the machine.
+    pub list: Option<&'a str>,
+    pub cpus: u32,
+    /// CPU time of all processes on them.
+    pub busy_seconds: f64,
+    /// Time on them that the hypervisor gave to others.
+    pub steal_seconds: f64,
     pub seconds: f64,
-    /// CPUs that our clients and servers on it used.
+    /// CPUs that our clients and servers used which may use any of these.
     pub own_cpus: f64,
+}
+
+impl Machine<'_> {
+    /// Its nodes and CPUs for people.
+    pub fn name(&self) -> String {
+        let nodes = self.nodes.iter().copied().collect::<Vec<_>>().join(", ");
+        self.list.map_or(nodes.clone(), |list| format!("{nodes}, CPUs {list}"))
+    }
+}
+
+/// What a container used, and its machine.
+#[derive(Clone, Copy)]
+pub(super) struct OnNode<'a> {
+    pub node: &'a str,
+    pub usage: &'a ContainerUsage,
+    pub host: &'a HostUsage,
+}
+
+impl<'a> OnNode<'a> {
+    fn of(node: Option<&'a str>, usage: &'a ContainerUsage) -> Option<Self> {
+        let host = usage.host.as_ref().filter(|host| usage.seconds > 0.0 && host.cpus > 0)?;
+        Some(Self { node: node?, usage, host })
+    }
+}
+
+/// That a CPU of any of these machines is used up, mostly by interrupts.
+pub(super) fn interrupted<'a>(containers: impl Iterator<Item = OnNode<'a>>) -> Option<String> {
+    let shares = containers.filter_map(|OnNode { node, usage, host }| {
+        let cpu = host.most_interrupted.as_ref()?;
+        let (interrupts, busy) = (cpu.interrupt_seconds / usage.seconds, cpu.busy_seconds / usage.seconds);
+        let used_up = interrupts >= limits::INTERRUPTED && interrupts + busy >= limits::BUSY;
+        used_up.then_some((interrupts, busy, node, cpu.cpu))
+    });
+    let (interrupts, busy, node, cpu) = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(format!(
+        "CPU {cpu} of {node} spent {} of the time in interrupts and {} in processes: spread the queues of its network interface over more CPUs",
+        percent(interrupts),
+        percent(busy)
+    ))
+}
+
+/// Whether any CPU is in both lists; `None` is all of them.
+fn share_cpus(one: Option<&str>, other: Option<&str>) -> bool {
+    let ranges = |list: Option<&str>| list.and_then(ranges::ranges);
+    let (Some(one), Some(other)) = (ranges(one), ranges(other)) else { return true };
+    one.iter().any(|one| other.iter().any(|other| one.start() <= other.end() && other.start() <= one.end()))
 }
 
 /// What was recorded, and the tool that loaded.
@@ -103,20 +157,38 @@ impl<'a> Evidence<'a> {
         nodes.iter().any(|name| self.node(name).is_some_and(|node| node.serves))
     }
 
-    /// Every machine whose CPU time is known.
+    /// What each client used whose machine's CPU time is known.
+    pub fn clients_on_nodes(&self) -> impl Iterator<Item = OnNode<'a>> {
+        self.result.pods.iter().filter_map(|pod| OnNode::of(pod.node.as_deref(), &pod.client))
+    }
+
+    /// What each client and server used whose machine's CPU time is known.
+    pub fn on_nodes(&self) -> impl Iterator<Item = OnNode<'a>> {
+        let servers = self.result.servers.iter();
+        let servers = servers.filter_map(|server| OnNode::of(server.node.as_deref(), &server.usage));
+        self.clients_on_nodes().chain(servers)
+    }
+
+    /// Every set of CPUs of a machine that a container may use, if their CPU time is known.
     pub fn machines(&self) -> Vec<Machine<'a>> {
-        let clients = self.result.pods.iter().filter_map(|pod| Some((pod.node.as_deref()?, &pod.client)));
-        let servers = self.result.servers.iter().filter_map(|one| Some((one.node.as_deref()?, &one.usage)));
-        let mut machines: BTreeMap<&str, Machine<'a>> = BTreeMap::new();
-        for (node, usage) in clients.chain(servers) {
-            let Some(host) = usage.host.as_ref().filter(|host| usage.seconds > 0.0 && host.cpus > 0) else {
-                continue;
-            };
-            let (nodes, seconds) = (BTreeSet::new(), usage.seconds);
-            let machine = machines.entry(self.machine_of(node));
-            let machine = machine.or_insert(Machine { nodes, host, seconds, own_cpus: 0.0 });
-            machine.nodes.insert(node);
-            machine.own_cpus += usage.cpu_seconds / usage.seconds;
+        let mut machines: BTreeMap<(&str, Option<&str>), Machine<'a>> = BTreeMap::new();
+        for OnNode { node, usage, host } in self.on_nodes() {
+            let all = (host.cpus, host.busy_seconds, host.steal_seconds);
+            let (cpus, busy_seconds, steal_seconds) = host
+                .allowed
+                .as_ref()
+                .map_or(all, |allowed| (allowed.cpus, allowed.busy_seconds, allowed.steal_seconds));
+            let allowed = host.allowed.as_ref().filter(|allowed| allowed.cpus < host.cpus);
+            let list = allowed.map(|allowed| allowed.list.as_str());
+            let (nodes, seconds, own_cpus) = (BTreeSet::new(), usage.seconds, 0.0);
+            let new = Machine { nodes, list, cpus, busy_seconds, steal_seconds, seconds, own_cpus };
+            machines.entry((self.machine_of(node), list)).or_insert(new).nodes.insert(node);
+        }
+        for OnNode { node, usage, host } in self.on_nodes() {
+            let allowed = host.allowed.as_ref().map(|allowed| allowed.list.as_str());
+            let here = self.machine_of(node);
+            let its = machines.iter_mut().filter(|((of, list), _)| *of == here && share_cpus(*list, allowed));
+            its.for_each(|(_, machine)| machine.own_cpus += usage.cpu_seconds / usage.seconds);
         }
         machines.into_values().collect()
     }

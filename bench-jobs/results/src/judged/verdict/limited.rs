@@ -1,7 +1,7 @@
 //! What limited the throughput. Pure.
 
 use super::{
-    evidence::{Busy, Evidence, percent},
+    evidence::{Busy, Evidence, interrupted, percent},
     spinning::{self, Executing},
 };
 use crate::{
@@ -121,8 +121,11 @@ fn rate(evidence: &Evidence) -> Option<String> {
     })
 }
 
-/// That the way between the pods is most of the latency, or loses what is sent.
+/// That the way between the pods is most of the latency, loses what is sent, or has no CPU left.
 fn network(evidence: &Evidence) -> Option<String> {
+    if let Some(interrupted) = interrupted(evidence.on_nodes()) {
+        return Some(interrupted);
+    }
     let way = evidence.clients().filter_map(|(_, usage)| usage.round_trip.as_ref());
     let median = way.filter(|way| way.samples > 0).map(|way| way.median_milliseconds).reduce(f64::max);
     let latency = evidence.result.total().and_then(|total| total.latency_milliseconds.mean);

@@ -1,7 +1,7 @@
 //! Checks of the machines: who used their CPUs, memory and network, and where the pods were. Pure.
 
 use super::{
-    evidence::{Evidence, Found, Machine, percent, unless},
+    evidence::{Evidence, Found, Machine, interrupted, percent, unless},
     placed,
 };
 use crate::{judged::limits, measured::usage::ContainerUsage, result::NodeRecord};
@@ -21,7 +21,8 @@ fn joined(names: &BTreeSet<&str>) -> String {
     names.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
-/// A load thread of a client was busy for more than `limit` of the time, or waited too long for a CPU:
+/// A load thread of a client was busy for more than `limit` of the time, or waited too long for a CPU, or
+/// interrupts used up a CPU of its machine:
 /// latencies then contain its own queue, and it could not have sent more load.
 pub(super) fn client_saturated(evidence: &Evidence, limit: f64) -> Found {
     let threads = evidence.client_threads();
@@ -40,6 +41,9 @@ pub(super) fn client_saturated(evidence: &Evidence, limit: f64) -> Found {
             threads.len(),
             percent(limit)
         ));
+    }
+    if let Some(found) = interrupted(evidence.clients_on_nodes()) {
+        return Found::Bad(found);
     }
     let Some((thread, waited)) = worst(threads.iter().map(|thread| (thread, thread.waiting))) else {
         return Found::Good;
@@ -79,22 +83,22 @@ pub(super) fn server_throttled(evidence: &Evidence, limit: f64) -> Found {
     throttled(evidence.servers(), limit)
 }
 
-/// The hypervisor gave more than `limit` of a machine's CPU time to others.
+/// The hypervisor gave more than `limit` of the time of the CPUs that containers may use to others.
 pub(super) fn steal(evidence: &Evidence, limit: f64) -> Found {
     let shares = evidence.machines().into_iter().map(|machine| {
-        let all = machine.seconds * f64::from(machine.host.cpus);
-        (machine.nodes, machine.host.steal_seconds / all)
+        let share = machine.steal_seconds / (machine.seconds * f64::from(machine.cpus));
+        (machine, share)
     });
-    let Some((nodes, share)) = worst(shares) else {
+    let Some((machine, share)) = worst(shares) else {
         return Found::NotMade(NO_HOST);
     };
     unless(share <= limit, || {
-        let (share, limit) = (percent(share), percent(limit));
-        format!("the hypervisor gave {share} of the CPU time of {} to others (limit {limit})", joined(&nodes))
+        let (share, limit, name) = (percent(share), percent(limit), machine.name());
+        format!("the hypervisor gave {share} of the CPU time of {name} to others (limit {limit})")
     })
 }
 
-/// Others than this run's clients and servers used more than `limit` of a machine's CPUs.
+/// Others than this run's clients and servers used more than `limit` of the CPUs that these may use.
 pub(super) fn foreign_load(evidence: &Evidence, limit: f64) -> Found {
     let machines = evidence.machines();
     if machines.is_empty() {
@@ -102,17 +106,16 @@ pub(super) fn foreign_load(evidence: &Evidence, limit: f64) -> Found {
     }
     // A server whose use is unknown would count as a stranger beside its clients.
     let known = |machine: &Machine| !evidence.serves(&machine.nodes) || !evidence.result.servers.is_empty();
-    let foreign =
-        |machine: &Machine| (machine.host.busy_seconds / machine.seconds - machine.own_cpus).max(0.0);
+    let foreign = |machine: &Machine| (machine.busy_seconds / machine.seconds - machine.own_cpus).max(0.0);
     let shares = machines.iter().filter(|machine| known(machine));
-    let shares = shares.map(|machine| (machine, foreign(machine) / f64::from(machine.host.cpus)));
+    let shares = shares.map(|machine| (machine, foreign(machine) / f64::from(machine.cpus)));
     let Some((machine, share)) = worst(shares) else { return Found::NotMade(NO_SERVER) };
     unless(share <= limit, || {
         format!(
             "others used {:.2} of the {} CPUs of {} while the load ran (limit {})",
             foreign(machine),
-            machine.host.cpus,
-            joined(&machine.nodes),
+            machine.cpus,
+            machine.name(),
             percent(limit)
         )
     })

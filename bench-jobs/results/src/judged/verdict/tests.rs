@@ -1,6 +1,9 @@
 use super::*;
 use crate::{
-    measured::usage::{ContainerUsage, HostUsage, NetworkUsage, RoundTrip, ServerUsage, ThreadUsage},
+    measured::usage::{
+        AllowedCpus, ContainerUsage, HostUsage, InterruptedCpu, NetworkUsage, RoundTrip, ServerUsage,
+        ThreadUsage,
+    },
     result::{GroupEvidence, GroupRecord, NodeRecord, Operation, PodResult, Window},
 };
 use dragstrip_crds::{
@@ -35,8 +38,7 @@ fn usage(threads: Vec<ThreadUsage>) -> ContainerUsage {
             cpus: 4,
             busy_seconds: cpu_seconds,
             interrupt_seconds: 1.0,
-            steal_seconds: 0.0,
-            cpu_model: None,
+            ..HostUsage::default()
         }),
         network: Some(NetworkUsage { sent_segments: 1000, ..NetworkUsage::default() }),
         ..ContainerUsage::default()
@@ -116,11 +118,23 @@ fn per_second(result: &mut RepetitionResult, operations: [u64; 10]) {
     }
 }
 
+/// Lets a container use these two CPUs, on which all processes used so much.
+fn allow(usage: &mut ContainerUsage, list: &str, busy_seconds: f64, steal_seconds: f64) {
+    let allowed = AllowedCpus { list: list.to_owned(), cpus: 2, busy_seconds, steal_seconds };
+    usage.host.as_mut().unwrap().allowed = Some(allowed);
+}
+
+/// Makes interrupts use a CPU of its machine.
+fn interrupted(usage: &mut ContainerUsage, interrupt_seconds: f64, busy_seconds: f64) {
+    let one = InterruptedCpu { cpu: 5, interrupt_seconds, busy_seconds };
+    usage.host.as_mut().unwrap().most_interrupted = Some(one);
+}
+
 type Mutation = fn(&mut RepetitionResult);
 
 #[test]
 fn each_bad_state_is_named_and_no_other_check_cries() {
-    let table: [(CheckName, &str, Mutation); 25] = [
+    let table: [(CheckName, &str, Mutation); 28] = [
         (CheckName::StartSkew, "within 1.500 s", |r| r.start_skew_seconds = 1.5),
         (CheckName::ShortOverlap, "83 % of the 12.0 s", |r| r.pods[0].window.seconds = 12.0),
         (CheckName::ShortWindow, "9.00 s of the declared 10 s", |r| {
@@ -191,6 +205,19 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::ForeignLoad, "others used 1.00 of the 4 CPUs of node-of-a", |r| {
             r.pods[0].client.host.as_mut().unwrap().busy_seconds += 10.0;
         }),
+        (CheckName::Steal, "5.0 % of the CPU time of server, CPUs 2-3", |r| {
+            allow(&mut r.servers[0].usage, "2-3", 5.0, 1.0);
+        }),
+        (CheckName::ForeignLoad, "others used 0.60 of the 2 CPUs of server, CPUs 2-3", |r| {
+            allow(&mut r.servers[0].usage, "2-3", 13.0, 0.0);
+        }),
+        (
+            CheckName::ClientSaturated,
+            "CPU 5 of node-of-a spent 70 % of the time in interrupts and 20 %",
+            |r| {
+                interrupted(&mut r.pods[0].client, 7.0, 2.0);
+            },
+        ),
         (CheckName::MemoryPressure, "redis-0 read memory back from disk 50 times", |r| {
             r.servers[0].usage.major_page_faults = 500;
         }),
@@ -264,6 +291,36 @@ fn an_open_loop_that_is_late_or_not_followed_is_degraded() {
     assert_eq!(names(scheduled(10_000, 1.5)), ["ScheduleLag"], "a quarter of the p99");
     assert_eq!(names(scheduled(10_000, 1.1)), Vec::<String>::new());
     assert_eq!(names(scheduled(9_000, 0.05)), ["RateNotKept"]);
+}
+
+#[test]
+fn work_of_the_run_on_shared_cpus_is_nobody_elses() {
+    let mut together = clean();
+    // The client may use all CPUs and the server two of them.
+    together.pods[0].node = Some("server".into());
+    together.pods.truncate(1);
+    let of_both = together.pods[0].client.cpu_seconds + together.servers[0].usage.cpu_seconds;
+    allow(&mut together.servers[0].usage, "2-3", of_both, 0.0);
+    allow(&mut together.pods[0].client, "0-3", of_both, 0.0);
+    let names = |result: RepetitionResult| -> Vec<String> {
+        let ignore = |check| requirement(json!({"check": check, "level": "Ignore"}));
+        let requirements = ["SharedNode", "LittleLawViolated"].map(ignore);
+        judged(result, &loadgen(), &requirements).reasons.into_iter().map(|reason| reason.reason).collect()
+    };
+    assert_eq!(names(together.clone()), Vec::<String>::new());
+    allow(&mut together.servers[0].usage, "2-3", of_both + 4.0, 0.0);
+    assert_eq!(names(together), ["ForeignLoad"], "a fifth of its two CPUs");
+}
+
+#[test]
+fn a_cpu_that_has_time_left_is_not_saturated_by_interrupts() {
+    for (interrupt_seconds, busy_seconds) in [(8.0, 0.2), (4.0, 6.0)] {
+        let mut result = clean();
+        interrupted(&mut result.pods[0].client, interrupt_seconds, busy_seconds);
+        let result = judged(result, &loadgen(), &[]);
+        assert_eq!(result.verdict, Some(Verdict::Valid), "{:?}", result.reasons);
+        assert_eq!(result.limited_by.unwrap().by, Limiter::NothingFound);
+    }
 }
 
 #[test]
@@ -360,7 +417,7 @@ fn repetitions_that_differ_too_much_are_told_from_three_on() {
 
 #[test]
 fn what_limited_the_throughput_is_named_with_its_evidence() {
-    let table: [(Limiter, &str, Mutation); 9] = [
+    let table: [(Limiter, &str, Mutation); 10] = [
         (
             Limiter::NothingFound,
             "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
@@ -394,6 +451,9 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
         }),
         (Limiter::Client, "client a used 0.40 CPUs of its limit of 0.4", |r| {
             r.pods[0].client.cpu_limit = Some(0.4);
+        }),
+        (Limiter::Network, "CPU 5 of server spent 95 % of the time in interrupts", |r| {
+            interrupted(&mut r.servers[0].usage, 9.5, 0.0);
         }),
         (Limiter::Network, "took 4.500 ms of a mean latency of 5.000 ms", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;

@@ -1,8 +1,6 @@
 use super::*;
-use dragstrip_results::{
-    observed::CgroupUsage,
-    usage::{HostUsage, NetworkUsage},
-};
+use crate::measuring::host::{self, CpuTimes};
+use dragstrip_results::{observed::CgroupUsage, usage::NetworkUsage};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -20,7 +18,9 @@ fn server(process: i32, cpu_seconds: f64, threads: Vec<Times>) -> ServerSample {
 
 fn sample(at_seconds: f64, servers: Vec<ServerSample>) -> Sample {
     let unix_nanos = i64::try_from(Duration::from_secs_f64(at_seconds).as_nanos()).unwrap();
-    let host = HostUsage { cpus: 4, busy_seconds: 2.0 * at_seconds, ..HostUsage::default() };
+    let busy = |seconds: f64| CpuTimes { busy: seconds * at_seconds, ..CpuTimes::default() };
+    let cpus = (0..4).map(|cpu| (cpu, busy(0.5))).collect();
+    let host = host::Times { all: busy(2.0), cpus };
     let network = NetworkUsage { sent_bytes: 100, ..NetworkUsage::default() };
     let around = Around { host: Some(host), network: Some(network) };
     Sample { unix_nanos, around, servers: servers.into_iter().map(Some).collect() }
