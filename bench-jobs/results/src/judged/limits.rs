@@ -64,6 +64,8 @@ pub const AT_CPU_LIMIT: f64 = 0.9;
 pub const HELD_BACK: f64 = 0.05;
 /// Share of the mean latency from which on the network is most of it.
 pub const MOSTLY_NETWORK: f64 = 0.5;
+/// Share of a link's rate from which on it is full: frames need the rest, and bursts leave gaps.
+pub const LINK: f64 = 0.9;
 /// Share of TCP segments sent again from which on the network loses too many.
 pub const RETRANSMITTED: f64 = 0.01;
 /// Share of memtier's rate limit from which on the limit is what limits: it sends in small steps.

@@ -4,6 +4,7 @@
 
 mod evidence;
 mod limited;
+mod links;
 mod load;
 mod machines;
 pub mod placed;

@@ -2,6 +2,7 @@
 
 use super::{
     evidence::{Busy, Evidence, interrupted, percent},
+    links::{self, Link},
     spinning::{self, Executing},
 };
 use crate::{
@@ -121,8 +122,11 @@ fn rate(evidence: &Evidence) -> Option<String> {
     })
 }
 
-/// That the way between the pods is most of the latency, loses what is sent, or has no CPU left.
-fn network(evidence: &Evidence) -> Option<String> {
+/// That the way between the pods is full, most of the latency, loses what is sent, or has no CPU left.
+fn network(evidence: &Evidence, link: Option<&Link>) -> Option<String> {
+    if link.is_some_and(|link| link.share >= limits::LINK) {
+        return Some("a network link was full".to_owned());
+    }
     if let Some(interrupted) = interrupted(evidence.on_nodes()) {
         return Some(interrupted);
     }
@@ -152,14 +156,16 @@ pub(super) fn by(evidence: &Evidence) -> LimitedBy {
     let ((server, upper_bound), client) = (servers(evidence), clients(evidence));
     let unobserved = server.is_none().then_some("the server was not observed");
     let sides = [&server, &client].into_iter().flatten().map(|side| side.evidence.as_str());
-    let mut reasons = sides.chain(unobserved).collect::<Vec<_>>().join("; ");
+    let link = links::fullest(evidence);
+    let link_evidence = link.iter().map(|link| link.evidence.as_str());
+    let mut reasons = sides.chain(unobserved).chain(link_evidence).collect::<Vec<_>>().join("; ");
     let used_up =
         |side: Option<&Utilisation>| side.map(|side| side.share).filter(|share| *share >= limits::BUSY);
     let by = match (used_up(server.as_ref().filter(|_| !upper_bound)), used_up(client.as_ref())) {
         (Some(server), Some(client)) if client > server => Limiter::Client,
         (Some(_), _) => Limiter::Server,
         (None, Some(_)) => Limiter::Client,
-        (None, None) => match (backlog(evidence), network(evidence)) {
+        (None, None) => match (backlog(evidence), network(evidence, link.as_ref())) {
             // Requests leave when they are due: only the server can be late.
             (Some(backlog), _) => {
                 reasons = format!("{backlog}; {reasons}");

@@ -124,6 +124,12 @@ fn allow(usage: &mut ContainerUsage, list: &str, busy_seconds: f64, steal_second
     usage.host.as_mut().unwrap().allowed = Some(allowed);
 }
 
+/// Gives the server's node a link of this rate, over which it sent so many bytes.
+fn linked(result: &mut RepetitionResult, megabits_per_second: u64, sent_bytes: u64) {
+    result.nodes[2].network_megabits_per_second = Some(megabits_per_second);
+    result.servers[0].usage.network.as_mut().unwrap().sent_bytes = sent_bytes;
+}
+
 /// Makes interrupts use a CPU of its machine.
 fn interrupted(usage: &mut ContainerUsage, interrupt_seconds: f64, busy_seconds: f64) {
     let one = InterruptedCpu { cpu: 5, interrupt_seconds, busy_seconds };
@@ -417,7 +423,7 @@ fn repetitions_that_differ_too_much_are_told_from_three_on() {
 
 #[test]
 fn what_limited_the_throughput_is_named_with_its_evidence() {
-    let table: [(Limiter, &str, Mutation); 10] = [
+    let table: [(Limiter, &str, Mutation); 13] = [
         (
             Limiter::NothingFound,
             "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
@@ -454,6 +460,18 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
         }),
         (Limiter::Network, "CPU 5 of server spent 95 % of the time in interrupts", |r| {
             interrupted(&mut r.servers[0].usage, 9.5, 0.0);
+        }),
+        (Limiter::Network, "a network link was full; server thread redis-server", |r| {
+            linked(r, 5_000, 6_000_000_000);
+        }),
+        (
+            Limiter::NothingFound,
+            "server sent 2.40 Gbit/s, 48 % of its link's 5 Gbit/s, and sent 100 TCP segments per second",
+            |r| linked(r, 5_000, 3_000_000_000),
+        ),
+        (Limiter::NothingFound, "other 1 at 20 % at most; load thread load of a", |r| {
+            linked(r, 5_000, 6_000_000_000);
+            r.nodes[2].loads = true;
         }),
         (Limiter::Network, "took 4.500 ms of a mean latency of 5.000 ms", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
