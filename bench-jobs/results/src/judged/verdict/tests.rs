@@ -138,9 +138,22 @@ fn interrupted(usage: &mut ContainerUsage, interrupt_seconds: f64, busy_seconds:
 
 type Mutation = fn(&mut RepetitionResult);
 
+/// Each of `table` spoils a clean repetition, for which the check's finding has these words.
+fn each_is_named_and_no_other_check_cries(table: &[(CheckName, &str, Mutation)]) {
+    for (check, words, spoil) in table {
+        let mut result = clean();
+        spoil(&mut result);
+        let result = judged(result, &loadgen(), &[]);
+        let names: Vec<&str> = result.reasons.iter().map(|reason| reason.reason.as_str()).collect();
+        assert_eq!(names, [check.to_string()], "{words}: {:?}", result.reasons);
+        assert!(result.reasons[0].message.contains(words), "{check}: {}", result.reasons[0].message);
+        assert_eq!((result.verdict, result.failure), (Some(Verdict::Degraded), None), "{check}");
+    }
+}
+
 #[test]
-fn each_bad_state_is_named_and_no_other_check_cries() {
-    let table: [(CheckName, &str, Mutation); 28] = [
+fn each_bad_state_of_load_and_placement_is_named() {
+    let table: [(CheckName, &str, Mutation); 14] = [
         (CheckName::StartSkew, "within 1.500 s", |r| r.start_skew_seconds = 1.5),
         (CheckName::ShortOverlap, "83 % of the 12.0 s", |r| r.pods[0].window.seconds = 12.0),
         (CheckName::ShortWindow, "9.00 s of the declared 10 s", |r| {
@@ -165,6 +178,42 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::LittleLawViolated, "longer than there was time", |r| {
             r.operations[0].latency_milliseconds.mean = Some(6.0);
         }),
+        (CheckName::SharedNode, "the nodes node-of-a, server are one machine", |r| {
+            let boot_id = r.nodes[2].boot_id.clone();
+            r.nodes[0].boot_id = boot_id;
+            // What both used is known to be ours.
+            let both = r.pods[0].client.cpu_seconds + r.servers[0].usage.cpu_seconds;
+            r.pods[0].client.host.as_mut().unwrap().busy_seconds = both;
+        }),
+        (
+            CheckName::PlacementNotAsDeclared,
+            "different zones: by label topology.kubernetes.io/zone: node-of-a in zone-2",
+            |r| {
+                r.nodes[0].zone = Some("zone-2".into());
+            },
+        ),
+        (
+            CheckName::PlacementNotAsDeclared,
+            "different placement groups: others have a label and node-of-a none",
+            |r| {
+                r.nodes[0].groups.clear();
+            },
+        ),
+        (CheckName::ReadsMiss, "0.5 % of the reads found their key", |r| r.hit_ratio = Some(0.005)),
+        (CheckName::PlacementNotAsDeclared, "have 8 CPUs, the server's threads are 9", |r| {
+            let truth = json!({"version": "7", "threads": 9, "clusterEnabled": false, "loading": false,
+                "runId": "x", "usedMemoryBytes": 0});
+            let counters = crate::measured::observed::ServerCounters::default();
+            let before = serde_json::to_value(counters).unwrap();
+            r.pods[0].server = serde_json::from_value(json!({"truth": truth, "before": before})).unwrap();
+        }),
+    ];
+    each_is_named_and_no_other_check_cries(&table);
+}
+
+#[test]
+fn each_bad_state_of_a_container_or_its_machine_is_named() {
+    let table: [(CheckName, &str, Mutation); 14] = [
         (CheckName::ClientSaturated, "load thread load of b was busy for 90 % of the time (1 of 2", |r| {
             r.pods[1].client = usage(vec![thread("load", 0.9)]);
         }),
@@ -230,45 +279,8 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::MemoryPressure, "4096 bytes of a went into swap", |r| {
             r.pods[0].client.swapped_bytes = 4096;
         }),
-        (CheckName::SharedNode, "the nodes node-of-a, server are one machine", |r| {
-            let boot_id = r.nodes[2].boot_id.clone();
-            r.nodes[0].boot_id = boot_id;
-            // What both used is known to be ours.
-            let both = r.pods[0].client.cpu_seconds + r.servers[0].usage.cpu_seconds;
-            r.pods[0].client.host.as_mut().unwrap().busy_seconds = both;
-        }),
-        (
-            CheckName::PlacementNotAsDeclared,
-            "different zones: by label topology.kubernetes.io/zone: node-of-a in zone-2",
-            |r| {
-                r.nodes[0].zone = Some("zone-2".into());
-            },
-        ),
-        (
-            CheckName::PlacementNotAsDeclared,
-            "different placement groups: others have a label and node-of-a none",
-            |r| {
-                r.nodes[0].groups.clear();
-            },
-        ),
-        (CheckName::ReadsMiss, "0.5 % of the reads found their key", |r| r.hit_ratio = Some(0.005)),
-        (CheckName::PlacementNotAsDeclared, "have 8 CPUs, the server's threads are 9", |r| {
-            let truth = json!({"version": "7", "threads": 9, "clusterEnabled": false, "loading": false,
-                "runId": "x", "usedMemoryBytes": 0});
-            let counters = crate::measured::observed::ServerCounters::default();
-            let before = serde_json::to_value(counters).unwrap();
-            r.pods[0].server = serde_json::from_value(json!({"truth": truth, "before": before})).unwrap();
-        }),
     ];
-    for (check, words, spoil) in table {
-        let mut result = clean();
-        spoil(&mut result);
-        let result = judged(result, &loadgen(), &[]);
-        let names: Vec<&str> = result.reasons.iter().map(|reason| reason.reason.as_str()).collect();
-        assert_eq!(names, [check.to_string()], "{words}: {:?}", result.reasons);
-        assert!(result.reasons[0].message.contains(words), "{check}: {}", result.reasons[0].message);
-        assert_eq!((result.verdict, result.failure), (Some(Verdict::Degraded), None), "{check}");
-    }
+    each_is_named_and_no_other_check_cries(&table);
 }
 
 /// An open loop of ten seconds with a p99 of 6 ms.
