@@ -21,7 +21,9 @@ pub use status::{
     BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseStatus, Progress, ProvenanceStatus,
     QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
 };
-pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
+pub use verdict::{
+    CheckName, Disturbance, Interval, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason,
+};
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},

@@ -62,7 +62,7 @@ test("every page fits a phone, sends no request, and has readable charts", async
 });
 
 test("each kind of chart appears with its data", async () => {
-  const sections = { suite: ["bars", "latency", "seconds"], search: ["saturation", "latency", "seconds"], matrix: ["bars"] };
+  const sections = { suite: ["bars", "latency", "steady", "seconds"], search: ["saturation", "latency", "seconds"], matrix: ["bars"] };
   for (const [name, ids] of Object.entries(sections)) {
     await open(name, {}, async (page) => {
       for (const id of ids) assert.ok((await page.locator(`#${id} svg`).count()) > 0, `${name} has no chart in ${id}`);
@@ -125,6 +125,27 @@ test("signs and numbers repeat what colors say", async () => {
     const cells = await page.$$eval("#matrices td", (all) => all.map((each) => each.textContent));
     for (const sign of "▲▼≠") assert.ok(cells.some((each) => each.endsWith(sign)), `the sample has no ${sign}`);
   });
+});
+
+test("the part in which throughput was not steady is marked and named inside its chart", async () => {
+  for (const viewport of [PHONE, { width: 1280, height: 900 }]) {
+    await open("suite", { viewport }, async (page) => {
+      const cards = await page.$$eval("#steady .card", (all) =>
+        all.map((card) => {
+          const box = (element) => element.getBoundingClientRect();
+          const [svg, mark] = [card.querySelector("svg"), card.querySelector("rect.fshade")];
+          const words = [...svg.querySelectorAll("text.fink")].find((text) => /from \d+ s to \d+ s/.test(text.textContent));
+          return { marked: box(mark).width, inside: box(words).left >= box(svg).left - 1 && box(words).right <= box(svg).right + 1, why: card.querySelector(".why").textContent };
+        }),
+      );
+      assert.equal(cards.length, 2);
+      for (const { marked, inside, why } of cards) {
+        assert.ok(marked > 5, "the marked part cannot be seen");
+        assert.ok(inside, "the words leave the chart");
+        assert.match(why, /lower from 22 s to 26 s of 60 s/);
+      }
+    });
+  }
 });
 
 test("filters by phase and metric hide all other rows", async () => {

@@ -312,6 +312,9 @@ pub struct Timeline {
     pub repetition: u32,
     /// Operations of each full second, from the start of the window.
     pub operations: Vec<u64>,
+    /// Findings about parts of the time: stalls, a cold start, another level, a trend.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<VerdictReason>,
 }
 
 /// A saturation search.

@@ -143,6 +143,31 @@ fn default_level() -> Level {
     Level::Warn
 }
 
+/// What happened to throughput in a part of the measured time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Disturbance {
+    /// Less than half of the usual operations.
+    Stall,
+    /// A start that was slower than the rest.
+    ColdStart,
+    /// Another level than in the rest.
+    OtherLevel,
+    /// A steady rise or fall.
+    Trend,
+}
+
+/// A part of the measured time, in seconds since the load began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Interval {
+    /// What happened: Stall, ColdStart, OtherLevel or Trend.
+    pub disturbance: Disturbance,
+    /// Its begin.
+    pub from_second: u32,
+    /// Its end.
+    pub to_second: u32,
+}
+
 /// Why a verdict is not Valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -153,6 +178,9 @@ pub struct VerdictReason {
     pub verdict: Verdict,
     /// The evidence in one sentence, with the figure and its limit.
     pub message: String,
+    /// The parts of the measured time in which NotSteady found something; of many stalls the first 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
 }
 
 /// What limited the throughput.

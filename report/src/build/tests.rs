@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     compare::Rules,
-    document::Row,
+    document::{Row, Timeline},
     forms::text,
     input::{BaselineInput, Entry},
     published,
@@ -96,6 +96,20 @@ pub(crate) fn suite_input() -> Input {
         .unwrap(),
         rules: Rules::default(),
     }
+}
+
+/// The timeline of a repetition that stalled twice.
+pub(crate) fn unsteady() -> Timeline {
+    let interval = |(from, to)| json!({"disturbance": "Stall", "fromSecond": from, "toSecond": to});
+    let intervals = [(3, 4), (7, 10)].map(interval);
+    serde_json::from_value(json!({
+        "phase": "read", "repetition": 1, "operations": [50, 50, 50, 0, 50, 50, 50, 0, 0, 0],
+        "findings": [{
+            "reason": "NotSteady", "verdict": "Degraded", "message": "throughput stalled",
+            "intervals": intervals
+        }]
+    }))
+    .unwrap()
 }
 
 pub(crate) fn suite() -> Document {

@@ -32,6 +32,7 @@ pub fn render(document: &Document) -> String {
         ("bars", "Side by side", charts::bars::draw(document, &layout)),
         ("latency", "Latency by percentile", charts::curves::draw(document, &layout)),
         ("saturation", "Saturation", charts::saturation::draw(document, &layout)),
+        ("steady", "Not steady", charts::steady::draw(document, &layout)),
         ("seconds", "Second by second", charts::timelines::draw(document, &layout)),
         ("comparison", "Method", compared::method(document)),
         ("runs", "Runs", runs::table(document)),
@@ -84,7 +85,7 @@ fn head(title: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use crate::{
-        build::tests::{bullmq, invalid_run, suite, two_axes},
+        build::tests::{bullmq, invalid_run, suite, two_axes, unsteady},
         document::{AxisHead, Document},
         forms::{markdown, text},
     };
@@ -179,6 +180,20 @@ mod tests {
                 "{heading} has another order"
             );
         }
+    }
+
+    #[test]
+    fn a_repetition_that_was_not_steady_has_a_chart_with_the_part_marked_and_named() {
+        let mut document = suite();
+        assert_eq!(section(&super::render(&document), "Not steady"), "", "steady runs have no such section");
+        document.runs[0].timelines = vec![unsteady()];
+        let page = super::render(&document);
+        let section = section(&page, "Not steady");
+        for part in ["stall from 3 s to 4 s and 1 more", "throughput stalled", "class=\"fshade\"", "polyline"]
+        {
+            assert!(section.contains(part), "{part} is not in {section}");
+        }
+        assert_eq!(section.matches("fshade").count(), 2, "a mark for each stall: {section}");
     }
 
     #[test]

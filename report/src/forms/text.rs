@@ -1,6 +1,6 @@
 //! The report for terminals. Pure.
 
-use super::words::{baseline_name, difference, summary, troubles};
+use super::words::{baseline_name, difference, summary, troubles, unsteady};
 use crate::{
     document::Document,
     tables::{Grid, Item, Kind, Style, listings, pivot_grids},
@@ -30,6 +30,7 @@ pub fn render(document: &Document) -> String {
     let differences = baseline.into_iter().flat_map(|baseline| &baseline.differences);
     parts.push(lines("differs: ", differences.map(difference)));
     parts.push(lines("", troubles(document).into_iter()));
+    parts.push(lines("not steady: ", unsteady(document).into_iter()));
     parts.push(lines("note: ", document.all_notes().cloned()));
     parts.push(lines("", baseline.into_iter().map(|baseline| baseline.method.clone())));
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -58,7 +59,7 @@ fn table(grid: &Grid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::tests::{invalid_run, suite, two_axes};
+    use crate::build::tests::{invalid_run, suite, two_axes, unsteady};
     use dragstrip_crds::run::{RunPhase, Verdict};
 
     #[test]
@@ -92,6 +93,20 @@ mod tests {
         let text = lines.join("\n");
         let alike = format!("{} (Succeeded) and {} more like it, Degraded", valid[0], valid.len() - 1);
         assert!(text.contains(&alike) && invalid.iter().all(|name| text.contains(name)), "{text}");
+    }
+
+    #[test]
+    fn each_finding_about_steadiness_has_a_line_with_its_seconds() {
+        let mut document = suite();
+        document.runs[1].timelines = vec![unsteady()];
+        let name = document.runs[1].name.clone();
+        let line = format!("{name}, read, stall from 3 s to 4 s and 7 s to 10 s: throughput stalled");
+        let text = render(&document);
+        assert!(text.contains(&format!("not steady: {line}\n")), "{text}");
+        let markdown = crate::forms::markdown::render(&document);
+        assert!(markdown.contains("**Not steady**") && markdown.contains("7 s to 10 s"), "{markdown}");
+        document.runs[1].timelines = vec![unsteady(); 20];
+        assert!(render(&document).contains("not steady: 8 more findings"), "{}", render(&document));
     }
 
     #[test]

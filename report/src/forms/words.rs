@@ -1,11 +1,11 @@
 //! Sentences about runs and comparisons that several forms share. Pure.
 
 use crate::{
-    document::{BaselineHead, Difference, Document, RunRecord},
+    document::{BaselineHead, Difference, Document, RunRecord, Timeline},
     select::{grouped, totals},
     tables::word,
 };
-use dragstrip_crds::run::{RunPhase, Verdict};
+use dragstrip_crds::run::{Disturbance, Interval, RunPhase, Verdict, VerdictReason};
 use std::collections::BTreeMap;
 
 /// How a run ended, as far as its numbers are concerned.
@@ -117,4 +117,41 @@ pub fn troubles(document: &Document) -> Vec<String> {
         (ending.word(), name, reasons.collect::<Vec<_>>())
     });
     groups.into_iter().filter_map(|(_, runs)| trouble(runs.first()?, runs.len() - 1)).collect()
+}
+
+/// More lines about steadiness would hide what else a text says.
+const MOST_UNSTEADY: usize = 12;
+
+/// Each finding about a part of a repetition's time, in one line.
+pub fn unsteady(document: &Document) -> Vec<String> {
+    let of_run = |run: &RunRecord| {
+        let findings = run
+            .timelines
+            .iter()
+            .flat_map(|timeline| timeline.findings.iter().map(move |found| (timeline, found)));
+        let line = |(timeline, found): (&Timeline, &VerdictReason)| {
+            let several = run.timelines.iter().filter(|other| other.phase == timeline.phase).count() > 1;
+            let repetition = several.then(|| format!(", repetition {}", timeline.repetition));
+            let (phase, repetition) = (&timeline.phase, repetition.unwrap_or_default());
+            format!("{}, {phase}{repetition}, {}: {}", run.name, intervals(&found.intervals), found.message)
+        };
+        findings.map(line).collect::<Vec<_>>()
+    };
+    let mut lines: Vec<String> = document.runs.iter().flat_map(of_run).collect();
+    let more = lines.len().saturating_sub(MOST_UNSTEADY);
+    lines.truncate(MOST_UNSTEADY);
+    lines.extend((more > 0).then(|| format!("{more} more findings: the JSON report has them")));
+    lines
+}
+
+/// What happened and when, such as `stall from 3 s to 4 s and 7 s to 10 s`.
+pub fn intervals(all: &[Interval]) -> String {
+    let name = all.first().map_or("", |first| match first.disturbance {
+        Disturbance::Stall => "stall",
+        Disturbance::ColdStart => "cold start",
+        Disturbance::OtherLevel => "another level",
+        Disturbance::Trend => "trend",
+    });
+    let seconds = all.iter().map(|one| format!("{} s to {} s", one.from_second, one.to_second));
+    format!("{name} from {}", seconds.collect::<Vec<_>>().join(" and "))
 }

@@ -59,7 +59,7 @@ fn declared(requirements: &[Requirement], check: CheckName) -> Option<Level> {
 
 fn reason(level: Level, check: CheckName, message: String) -> VerdictReason {
     let verdict = if level == Level::Required { Verdict::Invalid } else { Verdict::Degraded };
-    VerdictReason { reason: check.to_string(), verdict, message }
+    VerdictReason { reason: check.to_string(), verdict, message, intervals: Vec::new() }
 }
 
 /// The name of a failure in a verdict.
@@ -86,7 +86,8 @@ pub fn judge(result: &mut RepetitionResult, tool: &ToolSpec, requirements: &[Req
     if let Some(failure) = &result.failure {
         let message = failure.failure.message.clone();
         let reason = reason_of(failure.failure.step);
-        result.reasons = vec![VerdictReason { reason, verdict: Verdict::Invalid, message }];
+        let verdict = Verdict::Invalid;
+        result.reasons = vec![VerdictReason { reason, verdict, message, intervals: Vec::new() }];
         result.verdict = Some(Verdict::Invalid);
         return;
     }
@@ -107,6 +108,10 @@ pub fn judge(result: &mut RepetitionResult, tool: &ToolSpec, requirements: &[Req
             Found::NotMade(why) => (CheckState::NotMade, Some(why.to_owned())),
             Found::Bad(message) => {
                 reasons.push(reason(level, name, message));
+                continue;
+            }
+            Found::BadDuring(message, intervals) => {
+                reasons.push(VerdictReason { intervals, ..reason(level, name, message) });
                 continue;
             }
         };

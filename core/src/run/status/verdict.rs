@@ -70,7 +70,7 @@ mod tests {
 
     fn reason(name: &str) -> VerdictReason {
         let message = format!("{name} was seen");
-        VerdictReason { reason: name.into(), verdict: Verdict::Degraded, message }
+        VerdictReason { reason: name.into(), verdict: Verdict::Degraded, message, intervals: Vec::new() }
     }
 
     /// A run of three repetitions with these rates and reasons.

@@ -2,7 +2,7 @@
 
 use dragstrip_crds::{
     measured::{Estimate, Spread},
-    run::{Verdict, VerdictReason},
+    run::{Disturbance, Interval, Verdict, VerdictReason},
     suite::ComparisonVerdict,
 };
 use dragstrip_report::document::{AxisHead, Cell, Comparison, Curve, PhaseReason, Row, Sample, Timeline};
@@ -185,6 +185,9 @@ pub fn curve(phase: &str, operation: &str, median: f64, chance: &mut Chance) -> 
     Curve { phase: phase.to_owned(), operation: operation.to_owned(), points: points.collect() }
 }
 
+/// The finding of a timeline that dips.
+pub const DIP: &str = "throughput was 55 % lower from 22 s to 26 s of 60 s than in the rest (limit 10 %): warm up longer, or look for what changed";
+
 /// Throughput around its mean; it may dip for four seconds.
 pub fn timeline(phase: &str, operations: f64, seconds: u32, dip: bool, chance: &mut Chance) -> Timeline {
     let second = |second: u32| {
@@ -193,7 +196,14 @@ pub fn timeline(phase: &str, operations: f64, seconds: u32, dip: bool, chance: &
         let operations = (operations * dipped * (1.0 + 0.025 * chance.next())) as u64;
         operations
     };
-    Timeline { phase: phase.to_owned(), repetition: 1, operations: (0..seconds).map(second).collect() }
+    let operations = (0..seconds).map(second).collect();
+    let dip = dip.then(|| VerdictReason {
+        reason: "NotSteady".to_owned(),
+        verdict: Verdict::Degraded,
+        message: DIP.to_owned(),
+        intervals: vec![Interval { disturbance: Disturbance::OtherLevel, from_second: 22, to_second: 26 }],
+    });
+    Timeline { phase: phase.to_owned(), repetition: 1, operations, findings: dip.into_iter().collect() }
 }
 
 /// Under what conditions a variant was measured.
@@ -217,7 +227,8 @@ pub fn provenance(variant: &str, node: usize) -> BTreeMap<String, String> {
 
 /// Why a phase is not Valid.
 pub fn reason(phase: &str, name: &str, verdict: Verdict, message: &str) -> PhaseReason {
-    let reason = VerdictReason { reason: name.to_owned(), verdict, message: message.to_owned() };
+    let (reason, message) = (name.to_owned(), message.to_owned());
+    let reason = VerdictReason { reason, verdict, message, intervals: Vec::new() };
     PhaseReason { phase: phase.to_owned(), reason }
 }
 

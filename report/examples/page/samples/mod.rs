@@ -11,7 +11,8 @@ use dragstrip_report::document::{
 };
 use dragstrip_results::statistics::spread;
 use measured::{
-    Chance, Measured, axis, compare, compare_with_others, curve, provenance, reason, rows, started, timeline,
+    Chance, DIP, Measured, axis, compare, compare_with_others, curve, provenance, reason, rows, started,
+    timeline,
 };
 use serde_json::json;
 
@@ -100,12 +101,7 @@ fn suite_run(
         }
         20 | 41 => {
             run.verdict = Some(Verdict::Degraded);
-            run.reasons = vec![reason(
-                "write",
-                "Unsteady",
-                Verdict::Degraded,
-                "throughput of seconds varies by 14.2 %, more than 10 %",
-            )];
+            run.reasons = vec![reason("write", "NotSteady", Verdict::Degraded, DIP)];
         }
         27 => {
             run.phase = RunPhase::Failed;
@@ -127,7 +123,13 @@ fn suite_run(
             Measured { run: name, repetition, cell: row, phase, operation, operations, median, verdict };
         measured.push(one);
         run.curves.push(curve(phase, operation, median, chance));
-        run.timelines.push(timeline(phase, operations, 60, index == 20 && phase == "write", chance));
+        run.timelines.push(timeline(
+            phase,
+            operations,
+            60,
+            [20, 41].contains(&index) && phase == "write",
+            chance,
+        ));
         let by = if cell.values[0] == "1" { Limiter::Server } else { Limiter::Client };
         let evidence = format!("{by} CPUs were busy to 98.7 %");
         run.limited_by.push(PhaseLimit { phase: phase.to_owned(), limited_by: LimitedBy { by, evidence } });

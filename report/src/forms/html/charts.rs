@@ -9,6 +9,7 @@ pub mod curves;
 mod plot;
 pub mod saturation;
 mod series;
+pub mod steady;
 mod svg;
 pub mod timelines;
 

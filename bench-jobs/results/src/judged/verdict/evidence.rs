@@ -6,7 +6,7 @@ use crate::{
     ranges,
     result::{NodeRecord, PodResult, RepetitionResult, ServerRecord, WorkerRecord},
 };
-use dragstrip_crds::workload::ToolSpec;
+use dragstrip_crds::{run::Interval, workload::ToolSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a check came to.
@@ -16,6 +16,8 @@ pub(super) enum Found {
     Good,
     /// The evidence against the number, as one sentence.
     Bad(String),
+    /// The same, and the parts of the measured time that it is about.
+    BadDuring(String, Vec<Interval>),
     /// It could not be made, and why.
     NotMade(&'static str),
     /// There is nothing to check, such as the clients' start with one client.

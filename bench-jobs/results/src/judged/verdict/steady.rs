@@ -10,6 +10,18 @@ use crate::{
     },
     result::PodResult,
 };
+use dragstrip_crds::run::{Disturbance, Interval};
+
+/// Most stalls that a finding names, since a status holds them.
+const MOST_STALLS: usize = 8;
+
+/// The evidence, and where in the series it is.
+type Finding = (String, Vec<Interval>);
+
+fn interval(disturbance: Disturbance, from: usize, to: usize) -> Interval {
+    let second = |place| u32::try_from(place).unwrap_or(u32::MAX);
+    Interval { disturbance, from_second: second(from), to_second: second(to) }
+}
 
 /// Operations of all clients in each whole second of the common window. The clients
 /// start within milliseconds of each other: each one's seconds count as the others'. `None`
@@ -31,20 +43,20 @@ pub(super) fn not_steady(evidence: &Evidence, limit: f64) -> Found {
     let Some(series) = per_second(&evidence.result.pods, evidence.result.window_seconds) else {
         return Found::NotMade("the tool does not report its operations of each second");
     };
-    if let Some(stall) = stall(&series) {
-        return Found::Bad(stall);
+    if let Some((message, intervals)) = stall(&series) {
+        return Found::BadDuring(message, intervals);
     }
     if series.len() < limits::TREND_SECONDS {
         return Found::NotMade("fewer than 8 complete seconds were measured");
     }
     match level(&series, limit).or_else(|| trend(&series, limit)) {
-        Some(found) => Found::Bad(found),
+        Some((message, intervals)) => Found::BadDuring(message, intervals),
         None => Found::Good,
     }
 }
 
 /// Seconds with far less than the usual throughput.
-fn stall(series: &[f64]) -> Option<String> {
+fn stall(series: &[f64]) -> Option<Finding> {
     let usual = median(series);
     let stalled = |(_, count): &(usize, &f64)| **count < limits::STALL * usual;
     let seconds: Vec<usize> = series.iter().enumerate().filter(stalled).map(|(second, _)| second).collect();
@@ -53,16 +65,20 @@ fn stall(series: &[f64]) -> Option<String> {
     // A slow start is a part at another level, which has a remedy of its own.
     let only_begin = seconds.iter().enumerate().all(|(place, second)| place == *second);
     (!only_begin || series.len() < limits::TREND_SECONDS).then(|| {
-        format!(
+        let message = format!(
             "throughput stalled: {} of {} seconds had less than half of the usual operations, the first {first} s after the begin: look for snapshots, rehashing, or a neighbour",
             seconds.len(),
             series.len()
-        )
+        );
+        let stalls = seconds.chunk_by(|one, next| one + 1 == *next);
+        let ends = stalls.filter_map(|stall| Some((*stall.first()?, *stall.last()? + 1)));
+        let interval = |(from, to)| interval(Disturbance::Stall, from, to);
+        (message, ends.take(MOST_STALLS).map(interval).collect())
     })
 }
 
 /// A part of the time in which throughput was more than `limit` lower or higher than in the rest.
-fn level(series: &[f64], limit: f64) -> Option<String> {
+fn level(series: &[f64], limit: f64) -> Option<Finding> {
     let part = other_part(series)?;
     let Part { from, to, inside, outside, significance } = part;
     let change = inside / outside - 1.0;
@@ -71,30 +87,34 @@ fn level(series: &[f64], limit: f64) -> Option<String> {
     }
     let (size, limit, all) = (percent(change.abs()), percent(limit), series.len());
     let direction = if change < 0.0 { "lower" } else { "higher" };
-    Some(if from == 0 && change < 0.0 && to <= all / 2 {
-        format!(
+    let (message, disturbance) = if from == 0 && change < 0.0 && to <= all / 2 {
+        let message = format!(
             "throughput was {size} lower in the first {to} of {all} s than after them (limit {limit}): warm up for at least {to} s"
-        )
+        );
+        (message, Disturbance::ColdStart)
     } else {
-        format!(
+        let message = format!(
             "throughput was {size} {direction} from {from} s to {to} s of {all} s than in the rest (limit {limit}): warm up longer, or look for what changed"
-        )
-    })
+        );
+        (message, Disturbance::OtherLevel)
+    };
+    Some((message, vec![interval(disturbance, from, to)]))
 }
 
 /// Throughput rose or fell by more than `limit` of its mean from begin to end, and not by chance.
-fn trend(series: &[f64], limit: f64) -> Option<String> {
+fn trend(series: &[f64], limit: f64) -> Option<Finding> {
     let mean = series.iter().sum::<f64>() / series.len() as f64;
     // Seconds that do not differ have no slope.
     let (slope, chance) = slope(series).filter(|_| mean > 0.0)?;
     let trend = slope * (series.len() - 1) as f64 / mean;
     (trend.abs() > limit && chance <= limits::TREND_SIGNIFICANCE).then(|| {
         let direction = if trend < 0.0 { "fell" } else { "rose" };
-        format!(
+        let message = format!(
             "throughput {direction} by {} over {} s (limit {}): warm up longer, or look for what changed",
             percent(trend.abs()),
             series.len(),
             percent(limit)
-        )
+        );
+        (message, vec![interval(Disturbance::Trend, 0, series.len())])
     })
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 use dragstrip_crds::{
     measured::{LatencySummary, ScheduleRecord},
-    run::Limiter,
+    run::{Disturbance, Limiter},
 };
 use serde_json::json;
 
@@ -144,6 +144,11 @@ fn each_is_named_and_no_other_check_cries(table: &[(CheckName, &str, Mutation)])
         let mut result = clean();
         spoil(&mut result);
         let result = judged(result, &loadgen(), &[]);
+        assert_eq!(
+            *check == CheckName::NotSteady,
+            !result.reasons[0].intervals.is_empty(),
+            "{words}: steadiness alone is of a part of the time"
+        );
         let names: Vec<&str> = result.reasons.iter().map(|reason| reason.reason.as_str()).collect();
         assert_eq!(names, [check.to_string()], "{words}: {:?}", result.reasons);
         assert!(result.reasons[0].message.contains(words), "{check}: {}", result.reasons[0].message);
@@ -419,6 +424,30 @@ fn pipelines_and_clusters_have_fewer_requests_in_flight_than_connections_allow()
     result.operations[0].latency_milliseconds.mean = Some(2.0);
     result.pods.iter_mut().for_each(|pod| pod.tool.pipeline = 10);
     assert_eq!(judged(result, &loadgen(), &[]).verdict, Some(Verdict::Valid));
+}
+
+#[test]
+fn a_finding_about_a_part_of_the_time_names_its_seconds() {
+    let table: [(Vec<u64>, &[(Disturbance, u32, u32)]); 4] = [
+        (
+            vec![5000, 5000, 5000, 0, 5000, 5000, 5000, 0, 0, 0],
+            &[(Disturbance::Stall, 3, 4), (Disturbance::Stall, 7, 10)],
+        ),
+        (vec![2510, 2500, 5000, 5010, 4990, 5000, 5020, 4980, 5000, 5000], &[(Disturbance::ColdStart, 0, 2)]),
+        (
+            vec![5000, 5010, 4990, 3500, 3520, 3480, 5000, 5010, 4990, 5000],
+            &[(Disturbance::OtherLevel, 3, 6)],
+        ),
+        ((0..10).map(|second| 4000 + 250 * second).collect(), &[(Disturbance::Trend, 0, 10)]),
+    ];
+    for (operations, expected) in table {
+        let mut result = clean();
+        result.pods.iter_mut().for_each(|pod| pod.per_second.clone_from(&operations));
+        let result = judged(result, &loadgen(), &[]);
+        let found = result.reasons.iter().flat_map(|reason| &reason.intervals);
+        let found: Vec<_> = found.map(|one| (one.disturbance, one.from_second, one.to_second)).collect();
+        assert_eq!(found, expected, "{operations:?}: {:?}", result.reasons);
+    }
 }
 
 #[test]

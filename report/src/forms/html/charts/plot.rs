@@ -3,7 +3,7 @@
 use super::{
     axis::Axis,
     series::SeriesLayout,
-    svg::{Ink, Point, TEXT, WIDTH, dot, path, pixel, polyline, text},
+    svg::{Ink, Point, TEXT, WIDTH, dot, path, pixel, polyline, rectangle, text},
 };
 use crate::select::grouped;
 use maud::{Markup, html};
@@ -11,6 +11,8 @@ use maud::{Markup, html};
 /// Room at the right for the numbers at the ends of lines.
 const RIGHT: f64 = WIDTH - 28.0;
 const TOP: f64 = 8.0;
+/// A letter is at most this wide on average.
+const LETTER: f64 = 6.4;
 /// Closer points of a line coincide for the eye.
 const CLOSE: f64 = 6.0;
 
@@ -64,6 +66,21 @@ impl Plot {
             }
             (text(Ink::Muted, ((left + RIGHT) / 2.0, bottom + 29.0), "middle", x.name))
             text.fmuted text-anchor="middle" transform={ "translate(8 " (middle) ") rotate(-90)" } { (y.name) }
+        }
+    }
+
+    /// Marks the parts of the horizontal axis between these values, and names them in `words`.
+    pub fn shaded(&self, parts: &[(f64, f64)], words: &str) -> Markup {
+        let ends = parts.iter().map(|(from, to)| (self.at((*from, 0.0)).0, self.at((*to, 0.0)).0));
+        let ends: Vec<Point> = ends.collect();
+        let middle = ends.first().map_or(self.left, |(from, to)| f64::midpoint(*from, *to));
+        let half = words.chars().count() as f64 * LETTER / 2.0;
+        let middle = middle.min(WIDTH - half).max(self.left + half);
+        html! {
+            @for (from, to) in &ends {
+                (rectangle(Ink::Shade, (*from, TOP), ((to - from).max(1.0), self.bottom - TOP)))
+            }
+            (text(Ink::Text, (middle, TOP + TEXT / 2.0), "middle", words))
         }
     }
 

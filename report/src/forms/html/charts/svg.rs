@@ -19,6 +19,8 @@ pub enum Ink {
     Muted,
     Bad,
     Grid,
+    /// The background of a part.
+    Shade,
 }
 
 impl fmt::Display for Ink {
@@ -29,6 +31,7 @@ impl fmt::Display for Ink {
             Self::Muted => f.write_str("muted"),
             Self::Bad => f.write_str("bad"),
             Self::Grid => f.write_str("grid"),
+            Self::Shade => f.write_str("shade"),
         }
     }
 }

@@ -50,10 +50,9 @@ fn extremes(timelines: &[RunTimeline]) -> (f64, f64) {
 
 fn lines(layout: &SeriesLayout, timelines: &[RunTimeline], most: f64) -> Markup {
     let seconds = timelines.iter().map(|(_, timeline)| timeline.operations.len()).max().unwrap_or(1);
-    let label = |value: f64| if value > 0.0 { format!("{value} s") } else { String::new() };
     let plot = Plot::new(
         HEIGHT,
-        Axis::from_zero("", seconds as f64, label),
+        Axis::from_zero("", seconds as f64, seconds_label),
         Axis::from_zero("", most * 1.08, short),
     );
     let line = |(run, timeline): &RunTimeline| {
@@ -66,7 +65,12 @@ fn lines(layout: &SeriesLayout, timelines: &[RunTimeline], most: f64) -> Markup 
     }
 }
 
-fn averaged(operations: &[u64]) -> Vec<Point> {
+/// Seconds on an axis; the 0 would stand below the other axis' 0.
+pub fn seconds_label(value: f64) -> String {
+    if value > 0.0 { format!("{value} s") } else { String::new() }
+}
+
+pub fn averaged(operations: &[u64]) -> Vec<Point> {
     let width = operations.len().div_ceil(MOST_POINTS).max(1);
     let buckets = operations.chunks(width).enumerate();
     let mean = |bucket: &[u64]| bucket.iter().map(|count| *count as f64).sum::<f64>() / bucket.len() as f64;

@@ -1,0 +1,70 @@
+//! Throughput by the second of the repetitions that were not steady, with the part in
+//! which they were not.
+
+use super::{
+    super::super::words::intervals,
+    axis::Axis,
+    card::{card, cards},
+    plot::{Line, Plot},
+    series::SeriesLayout,
+    svg::{Point, svg},
+    timelines::{averaged, seconds_label},
+};
+use crate::{
+    document::{Document, RunRecord, Timeline},
+    figures::short,
+};
+use dragstrip_crds::run::VerdictReason;
+use maud::{Markup, html};
+
+const HEIGHT: f64 = 140.0;
+/// Room above the line for the name of the marked part.
+const ABOVE: f64 = 1.3;
+
+/// A card for each finding.
+pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
+    let findings = document.runs.iter().flat_map(|run| {
+        run.timelines
+            .iter()
+            .flat_map(move |timeline| timeline.findings.iter().map(move |found| (run, timeline, found)))
+    });
+    let drawn: Vec<Markup> =
+        findings.map(|(run, timeline, found)| finding(document, layout, run, timeline, found)).collect();
+    let note = "Repetitions whose throughput stalled, was at another level for a part of the time, or rose or fell. The marked part is what the check NotSteady found.";
+    cards(&html! {}, &drawn, note)
+}
+
+fn finding(
+    document: &Document,
+    layout: &SeriesLayout,
+    run: &RunRecord,
+    timeline: &Timeline,
+    found: &VerdictReason,
+) -> Markup {
+    let name = format!("{} · {}", run.cell.label(&document.axes), timeline.phase);
+    let about = format!("{}, repetition {}", run.name, timeline.repetition);
+    let series = layout.series_of(&run.cell);
+    let seconds = timeline.operations.len() as f64;
+    let throughput = chart("ops/s", seconds, &averaged(&timeline.operations), series, found);
+    let content = html! { (throughput) p.why { (found.message) } };
+    card(&name, &about, &content)
+}
+
+fn chart(unit: &'static str, seconds: f64, points: &[Point], series: usize, found: &VerdictReason) -> Markup {
+    let most = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let across = Axis::from_zero("", seconds, seconds_label);
+    let plot = Plot::new(HEIGHT, across, Axis::from_zero(unit, most * ABOVE, short));
+    let parts = found.intervals.iter().map(|one| (f64::from(one.from_second), f64::from(one.to_second)));
+    let parts: Vec<Point> = parts.collect();
+    let first = found.intervals.get(..1).unwrap_or_default();
+    let mut words = intervals(first);
+    if parts.len() > 1 {
+        words += &format!(" and {} more", parts.len() - 1);
+    }
+    let content = html! {
+        (plot.shaded(&parts, &words))
+        (plot.frame())
+        (plot.line(&Line::of(series, points.to_vec()), 1.5))
+    };
+    svg(HEIGHT, &format!("{unit} by the second: {words}"), &content)
+}
