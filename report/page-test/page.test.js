@@ -135,11 +135,12 @@ test("the part in which throughput was not steady is marked and named inside its
           const box = (element) => element.getBoundingClientRect();
           const [svg, mark] = [card.querySelector("svg"), card.querySelector("rect.fshade")];
           const words = [...svg.querySelectorAll("text.fink")].find((text) => /from \d+ s to \d+ s/.test(text.textContent));
-          return { marked: box(mark).width, inside: box(words).left >= box(svg).left - 1 && box(words).right <= box(svg).right + 1, why: card.querySelector(".why").textContent };
+          return { charts: [...card.querySelectorAll("svg")].map((each) => each.getAttribute("aria-label").split(" by ")[0]), marked: box(mark).width, inside: box(words).left >= box(svg).left - 1 && box(words).right <= box(svg).right + 1, why: card.querySelector(".why").textContent };
         }),
       );
       assert.equal(cards.length, 2);
-      for (const { marked, inside, why } of cards) {
+      for (const { charts, marked, inside, why } of cards) {
+        assert.deepEqual(charts, ["ops/s", "p99 ms"]);
         assert.ok(marked > 5, "the marked part cannot be seen");
         assert.ok(inside, "the words leave the chart");
         assert.match(why, /lower from 22 s to 26 s of 60 s/);

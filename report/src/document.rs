@@ -6,6 +6,7 @@ use dragstrip_crds::{
     suite::ComparisonVerdict,
     thresholds::ThresholdStatus,
 };
+use dragstrip_results::latency_series::PercentileSeries;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -312,6 +313,9 @@ pub struct Timeline {
     pub repetition: u32,
     /// Operations of each full second, from the start of the window.
     pub operations: Vec<u64>,
+    /// The 99th percentile of latency by the second; omitted if the tool does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<PercentileSeries>,
     /// Findings about parts of the time: stalls, a cold start, another level, a trend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<VerdictReason>,

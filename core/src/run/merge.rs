@@ -14,6 +14,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, merged},
+    latency_series::percentiles,
     measured::operation::added_seconds,
     result::{Failure, FailureStep, Operation, PodFailure, PodResult, RepetitionResult, TOTAL},
     schedule::answered_in_time,
@@ -253,11 +254,16 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     let records = summed.iter().filter_map(|pod| Some((pod.schedule.as_ref()?, pod.schedule_lag.as_ref())));
     let merged = merge_operations(summed, &common)
         .and_then(|operations| Ok((operations, add_schedules(records)?.unzip())));
-    let (operations, (schedule, schedule_lag), damaged) = match merged {
-        Ok((operations, schedule)) => (operations, schedule, None),
+    let merged = merged.and_then(|(operations, schedule)| {
+        let series = percentiles(summed.iter().map(|pod| pod.latency_series.as_ref()))?;
+        Ok((operations, schedule, series))
+    });
+    let (operations, (schedule, schedule_lag), p99_series, damaged) = match merged {
+        Ok((operations, schedule, series)) => (operations, schedule, series, None),
         Err(error) => (
             Vec::new(),
             (None, None),
+            None,
             Some(own(FailureStep::Output, format!("the clients' histograms cannot be merged: {error}"))),
         ),
     };
@@ -290,11 +296,12 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         batches: if let [single] = summed { single.batches.clone() } else { None },
         schedule: schedule.map(|schedule| in_time(schedule, summed)),
         schedule_lag,
+        p99_series,
         operations,
         notes,
         checks,
         failure,
-        pods: results,
+        pods: results.into_iter().map(|pod| PodResult { latency_series: None, ..pod }).collect(),
         ..RepetitionResult::default()
     };
     let point =

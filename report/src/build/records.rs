@@ -102,6 +102,7 @@ fn timeline(result: &RepetitionResult) -> Option<Timeline> {
         phase: result.phase.clone(),
         repetition: result.repetition,
         operations: operations.collect(),
+        p99: result.p99_series.clone(),
         findings: result.reasons.iter().filter(|reason| !reason.intervals.is_empty()).cloned().collect(),
     })
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use dragstrip_crds::measured::ScheduleRecord;
 use dragstrip_results::commands;
 use dragstrip_results::histogram::{self, HistogramError, Latencies};
+use dragstrip_results::latency_series::{EncodedSeries, LatencySeries};
 use dragstrip_results::measured::operation::added_seconds;
 use dragstrip_results::result::{Operation, Presence};
 use dragstrip_results::schedule::answered_in_time;
@@ -69,6 +70,7 @@ impl Counts<'_> {
         report.errors = self.errors();
         let records = self.merged()?;
         report.operations = self.operations(&records, report.window_seconds)?;
+        report.latency_series = Some(self.latency_series()?);
         report.totals = totals(&records, report.window_seconds);
         report.warmup = (!configuration.warmup.is_zero()).then(|| WarmupReport {
             seconds: configuration.warmup.as_secs_f64(),
@@ -132,6 +134,14 @@ impl Counts<'_> {
             })
         })
         .collect()
+    }
+
+    fn latency_series(&self) -> Result<EncodedSeries, HistogramError> {
+        let mut sum = LatencySeries::new()?;
+        for recorder in &self.recorders {
+            sum.add(recorder.by_second.clone());
+        }
+        sum.encode()
     }
 
     fn errors(&self) -> Vec<ErrorReport> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dragstrip_results::histogram::{self, HistogramError};
+use dragstrip_results::latency_series::LatencySeries;
 use dragstrip_results::live::LatencyCounts;
 use hdrhistogram::Histogram;
 
@@ -140,6 +141,8 @@ pub struct Recorder {
     pub(crate) asking: u64,
     pub(crate) nodes: Vec<ShardReport>,
     pub(crate) seconds: Vec<Second>,
+    /// Latencies of the successful replies in each second.
+    pub(crate) by_second: LatencySeries,
     /// First send of the measured window.
     pub first_send: Option<Instant>,
     /// Last of the connections' first sends.
@@ -167,6 +170,7 @@ impl Recorder {
             asking: 0,
             nodes: nodes.iter().map(|node| ShardReport::of(node)).collect(),
             seconds: Vec::new(),
+            by_second: LatencySeries::new()?,
             first_send: None,
             last_first_send: None,
             last_reply: None,
@@ -258,6 +262,7 @@ impl Recorder {
             succeeded += tally.count;
             failed += tally.errors;
         }
+        self.by_second.record(micros, succeeded);
         self.succeeded += succeeded;
         self.failed += failed;
         if let Some(counts) = self.nodes.get_mut(node) {
@@ -317,6 +322,7 @@ impl Recorder {
         while (self.seconds.len() as u64) < seconds {
             self.seconds.push(empty.clone());
         }
+        self.by_second.advance(seconds);
         self.current_end = self.origin + Duration::from_secs(seconds + 1);
     }
 }
@@ -330,6 +336,7 @@ pub(crate) fn rounded_micros(latency: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dragstrip_results::histogram::Latencies;
 
     fn settled(recorder: &mut Recorder, latency: Duration, arrived: Instant, measured: bool) {
         recorder.tallies[0].add_success(Found::default());
@@ -352,6 +359,9 @@ mod tests {
         assert_eq!(counts, vec![4, 0, 0, 2]);
         assert_eq!((recorder.operations[0].latency.min(), recorder.operations[0].hits), (1, 3));
         assert_eq!(recorder.nodes[0].operations, 6);
+        let parts = recorder.by_second.encode().unwrap().parts;
+        let counts: Vec<_> = parts.iter().map(|part| Latencies::decode(part).unwrap().count()).collect();
+        assert_eq!(counts, vec![4, 0, 0, 2], "latencies are in the seconds of their replies");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use dragstrip_crds::measured::{BatchStatistics, ScheduleRecord};
 use dragstrip_results::{
     histogram::EncodedHistogram,
+    latency_series::EncodedSeries,
     result::{Operation, Presence},
 };
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,9 @@ pub struct Report {
     /// written, the time it had waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_lag: Option<EncodedHistogram>,
+    /// Latencies of all operations by the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_series: Option<EncodedSeries>,
     /// What was sent before the measured window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupReport>,

@@ -57,6 +57,11 @@ pub fn empty() -> Result<Histogram<u64>, HistogramError> {
     Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, SIGNIFICANT_DIGITS)?)
 }
 
+/// The same with one significant digit, for latencies by the second: 4 KB instead of 190 KB.
+pub fn coarse() -> Result<Histogram<u64>, HistogramError> {
+    Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, 1)?)
+}
+
 /// Adds `other` to `sum`, bucket by bucket; exact, since both must have the same
 /// smallest value and precision.
 pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), HistogramError> {
@@ -97,6 +102,11 @@ impl Latencies {
     /// Takes a histogram whose values are microseconds.
     pub fn from_microseconds(histogram: Histogram<u64>) -> Self {
         Self(histogram)
+    }
+
+    /// The histogram of microseconds.
+    pub fn into_microseconds(self) -> Histogram<u64> {
+        self.0
     }
 
     /// Reads an encoded histogram. Empty (zero count) histograms are fine.

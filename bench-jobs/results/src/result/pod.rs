@@ -1,7 +1,8 @@
 //! What one client pod measured, or why it measured nothing.
 
 use crate::measured::{
-    histogram::EncodedHistogram, observed::ServerCounters, operation::Operation, usage::ContainerUsage,
+    histogram::EncodedHistogram, latency_series::EncodedSeries, observed::ServerCounters,
+    operation::Operation, usage::ContainerUsage,
 };
 use dragstrip_crds::{
     measured::{BatchStatistics, Metric, ScheduleRecord},
@@ -242,6 +243,9 @@ pub struct PodResult {
     /// Operations answered in each whole second since the load began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_second: Vec<u64>,
+    /// Latencies by the second; absent if the tool does not report them. A stored repetition has their
+    /// percentiles instead.
+    pub latency_series: Option<EncodedSeries>,
     /// Commands that the tool sent and got answered, by its own count, by the server's name in
     /// lower case: warm-up, retries after redirections and the parts of composed
     /// operations included, since the server counts those too. Empty if the
@@ -324,6 +328,7 @@ impl PodResult {
         compact.complete = false;
         compact.per_second.clear();
         compact.due_per_second.clear();
+        compact.latency_series = None;
         compact.schedule_lag = None;
         compact.commands.clear();
         compact.workers.clear();

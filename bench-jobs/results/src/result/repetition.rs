@@ -4,7 +4,7 @@ use super::{
     CpuSetRecord, EnvironmentRecord, Failure, NodeRecord, Operation, PodResult, ServerRecord, TOTAL,
     search::SearchPoint,
 };
-use crate::measured::{histogram::EncodedHistogram, usage::ServerUsage};
+use crate::measured::{histogram::EncodedHistogram, latency_series::PercentileSeries, usage::ServerUsage};
 use dragstrip_crds::{
     measured::{BatchStatistics, Metric, ScheduleRecord},
     run::{LimitedBy, MemoryReading, Verdict, VerdictReason},
@@ -61,6 +61,8 @@ pub struct RepetitionResult {
     pub schedule: Option<ScheduleRecord>,
     /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
     pub schedule_lag: Option<EncodedHistogram>,
+    /// The 99th percentile of latency by the second; absent if a client's tool does not report it.
+    pub p99_series: Option<PercentileSeries>,
     /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -96,6 +96,7 @@ mod tests {
     };
     use dragstrip_results::{
         histogram::EncodedHistogram,
+        latency_series::EncodedSeries,
         result::{FailureStep, Operation},
     };
     use proptest::prelude::*;
@@ -160,6 +161,8 @@ mod tests {
             let mut result = PodResult::failed(&name, 1, &name, failure);
             result.operations = (0..operations).map(|n| operation(format!("{name}{n}"))).collect();
             result.due_per_second = vec![u64::MAX; 3_600];
+            let part = EncodedHistogram("A".repeat(150));
+            result.latency_series = Some(EncodedSeries { seconds: 16, parts: vec![part; 240] });
             result.warmup = (0..figures).map(|n| (format!("{name}{n}"), n as u64)).collect();
             let metric = |n| Metric { name: format!("{name}{n}"), value: 1.0 / 3.0, unit: None, merge: Merge::Sum, more_is_better: None };
             result.metrics = (0..figures).map(metric).collect();

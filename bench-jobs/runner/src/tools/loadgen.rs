@@ -127,6 +127,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         schedule: report.schedule,
         due_per_second: report.due_per_second,
         schedule_lag: report.schedule_lag,
+        latency_series: report.latency_series,
         batches: report.batches,
         client: ContainerUsage {
             threads: busiest(report.client_cpu.threads.iter().map(thread).collect(), usize::MAX),

@@ -6,7 +6,10 @@ use crate::{
     run::validate::validate,
 };
 use dragstrip_crds::measured::BatchStatistics;
-use dragstrip_results::histogram::{self, Latencies};
+use dragstrip_results::{
+    histogram::{self, Latencies},
+    latency_series::LatencySeries,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -44,6 +47,22 @@ fn two_pods_are_summed_and_their_histograms_added() {
         "{:?}",
         total.latency_milliseconds
     );
+}
+
+#[test]
+fn latencies_by_the_second_are_merged_and_only_their_percentiles_stored() {
+    let series = |micros| {
+        let mut series = LatencySeries::new().unwrap();
+        series.record(micros, 5_000);
+        Some(series.encode().unwrap())
+    };
+    let pod = |name, micros| PodResult { latency_series: series(micros), ..pod_result(name, 1000, 2.0, 100) };
+    let merged = merge(&attempt(), 2, vec![pod("a", 100), pod("b", 40_000)]);
+    let p99 = merged.p99_series.unwrap().milliseconds[0].unwrap();
+    assert!((40.0..43.0).contains(&p99), "{p99} ms is not the slow pod's");
+    assert!(merged.pods.iter().all(|pod| pod.latency_series.is_none()), "stored twice");
+    let merged = merge(&attempt(), 2, vec![pod("a", 100), pod_result("b", 1000, 2.0, 100)]);
+    assert_eq!((merged.p99_series, merged.failure), (None, None), "a part of the pods is not all of them");
 }
 
 #[test]

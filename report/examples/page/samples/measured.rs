@@ -6,7 +6,7 @@ use dragstrip_crds::{
     suite::ComparisonVerdict,
 };
 use dragstrip_report::document::{AxisHead, Cell, Comparison, Curve, PhaseReason, Row, Sample, Timeline};
-use dragstrip_results::statistics::spread;
+use dragstrip_results::{latency_series::PercentileSeries, statistics::spread};
 use std::collections::BTreeMap;
 
 /// Chance that is the same every time, from -1 to 1.
@@ -203,7 +203,16 @@ pub fn timeline(phase: &str, operations: f64, seconds: u32, dip: bool, chance: &
         message: DIP.to_owned(),
         intervals: vec![Interval { disturbance: Disturbance::OtherLevel, from_second: 22, to_second: 26 }],
     });
-    Timeline { phase: phase.to_owned(), repetition: 1, operations, findings: dip.into_iter().collect() }
+    let p99 = dip.is_some().then(|| {
+        let milliseconds = (0..seconds).map(|second| match second {
+            24 => None,
+            22..26 => Some(7.3 + 0.4 * chance.next()),
+            _ => Some(1.3 + 0.05 * chance.next()),
+        });
+        PercentileSeries { seconds: 1, milliseconds: milliseconds.collect() }
+    });
+    let findings = dip.into_iter().collect();
+    Timeline { phase: phase.to_owned(), repetition: 1, operations, p99, findings }
 }
 
 /// Under what conditions a variant was measured.

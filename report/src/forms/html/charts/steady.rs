@@ -1,4 +1,4 @@
-//! Throughput by the second of the repetitions that were not steady, with the part in
+//! Throughput and p99 by the second of the repetitions that were not steady, with the part in
 //! which they were not.
 
 use super::{
@@ -15,6 +15,7 @@ use crate::{
     figures::short,
 };
 use dragstrip_crds::run::VerdictReason;
+use dragstrip_results::latency_series::PercentileSeries;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 140.0;
@@ -46,8 +47,18 @@ fn finding(
     let series = layout.series_of(&run.cell);
     let seconds = timeline.operations.len() as f64;
     let throughput = chart("ops/s", seconds, &averaged(&timeline.operations), series, found);
-    let content = html! { (throughput) p.why { (found.message) } };
+    let p99 = timeline.p99.as_ref().map(latencies).filter(|points| points.len() > 1);
+    let p99 = p99.map(|points| chart("p99 ms", seconds, &points, series, found));
+    let content = html! { (throughput) @if let Some(chart) = p99 { (chart) } p.why { (found.message) } };
     card(&name, &about, &content)
+}
+
+/// The middle of each part and its percentile.
+fn latencies(p99: &PercentileSeries) -> Vec<Point> {
+    let parts = p99.milliseconds.iter().enumerate();
+    let point =
+        |(part, value): (usize, &Option<f64>)| Some(((part as f64 + 0.5) * p99.seconds as f64, (*value)?));
+    parts.filter_map(point).collect()
 }
 
 fn chart(unit: &'static str, seconds: f64, points: &[Point], series: usize, found: &VerdictReason) -> Markup {
