@@ -150,6 +150,14 @@ impl TryFrom<TargetFields> for Target {
     }
 }
 
+impl PhaseSpec {
+    /// What of it is measured: all but the choice of the figure that is shown first.
+    #[must_use]
+    pub fn measured(&self) -> Self {
+        Self { headline: None, ..self.clone() }
+    }
+}
+
 impl Target {
     /// Name of the Datastore, which is that of the `run` if created for it, or the external address.
     pub fn name<'a>(&'a self, run: &'a str) -> &'a str {
@@ -203,6 +211,11 @@ pub struct PhaseSpec {
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("a phase's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]
     pub name: String,
+    /// The metric that stands for this phase in kubectl's column, `status.headline` and reports: a
+    /// metric of the tool's own by its name in `status.phases[].metrics`, such as add_jobs, or a name
+    /// that thresholds use, such as P99Milliseconds. Defaults to the throughput.
+    #[schemars(length(min = 1, max = 128))]
+    pub headline: Option<String>,
     /// Empty the datastore (FLUSHALL) before this phase. Defaults to false.
     #[serde(default)]
     pub flush: bool,
@@ -396,6 +409,7 @@ fn default_timeout() -> Period {
     printcolumn(name = "Of", type_ = "integer", json_path = ".status.progress.total"),
     printcolumn(name = "Ops/s", type_ = "integer", json_path = ".status.headline.throughput"),
     printcolumn(name = "p99 us", type_ = "integer", json_path = ".status.headline.p99LatencyMicroseconds"),
+    printcolumn(name = "Metric", type_ = "string", json_path = ".status.headline.metric"),
     printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
     printcolumn(name = "Limited by", type_ = "string", json_path = ".status.headline.limiter", priority = 1),
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
@@ -482,7 +496,7 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(max = 64))]
     pub thresholds: Vec<Threshold>,
     /// The phase whose figures kubectl's columns and `status.headline` show. Defaults to the last
-    /// measured phase with a throughput.
+    /// measured phase with a throughput or with the metric that it declares as its headline.
     #[schemars(length(min = 1, max = 20))]
     pub headline: Option<String>,
     /// Remove the run this long after it finished, such as 24h. Never if omitted.

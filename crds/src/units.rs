@@ -278,6 +278,25 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
+/// `value` with as many digits as are useful.
+// Rounded figures for people are far below 2^63: the cast is exact.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    let sign = if value < 0.0 { "-" } else { "" };
+    if size >= 1000.0 {
+        format!("{sign}{}", thousands(size.round() as u64))
+    } else if size >= 100.0 || size.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 0.0005 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use crate::{
     input::{Entries, Input},
     thresholds,
 };
+use std::collections::BTreeMap;
 
 const MOST_NAMES: usize = 3;
 
@@ -28,13 +29,19 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_cached_key(|place| (rank(&variants, &input.axes, places[*place].0), places[*place].1));
     let (mut runs, mut rows, mut repeated) = (Vec::new(), rows::Rows::new(single_runs), false);
+    let mut headlines = BTreeMap::new();
     for entry in order.into_iter().filter_map(|place| entries.entry(place)) {
         rows.add(&entry);
+        for phase in &entry.run.spec.phases {
+            let declared = phase.headline.iter().map(|metric| (phase.name.clone(), metric.clone()));
+            headlines.extend(declared);
+        }
         runs.push(records::record(&entry));
         repeated |= single_runs && entry.run.spec.repetitions > 1;
     }
     let mut document = Document {
         title: input.title,
+        headlines,
         rows: rows.finish(),
         notes: notes(&runs, repeated),
         runs,

@@ -25,6 +25,9 @@ pub struct Document {
     pub variants: Vec<VariantHead>,
     /// The axes in display order.
     pub axes: Vec<AxisHead>,
+    /// The metric that stands for a phase, for phases that declare one; of others it is the throughput.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headlines: BTreeMap<String, String>,
     /// Every figure, ordered by combination, phase, operation and metric.
     pub rows: Vec<Row>,
     /// The baseline of the comparison.

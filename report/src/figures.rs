@@ -3,7 +3,7 @@
 use dragstrip_crds::{
     measured::{Estimate, Spread},
     thresholds::MetricName,
-    units::thousands,
+    units::number,
 };
 
 /// An interval ends here, as a multiple of the estimate, if it has no upper bound.
@@ -47,27 +47,8 @@ fn presentation(metric: &str) -> Option<(&'static str, f64)> {
 pub fn heading(metric: &str, unit: &str) -> String {
     match presentation(metric) {
         Some((heading, _)) => heading.to_owned(),
-        None if unit.is_empty() => metric.to_owned(),
+        None if metric.ends_with(unit) => metric.to_owned(),
         None => format!("{metric} {unit}"),
-    }
-}
-
-/// `value` with as many digits as are useful.
-// Rounded figures of reports are far below 2^63: the cast is exact.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn number(value: f64) -> String {
-    let size = value.abs();
-    let sign = if value < 0.0 { "-" } else { "" };
-    if size >= 1000.0 {
-        format!("{sign}{}", thousands(size.round() as u64))
-    } else if size >= 100.0 || size.fract() == 0.0 {
-        format!("{value:.0}")
-    } else if size >= 10.0 {
-        format!("{value:.1}")
-    } else if size >= 0.0005 {
-        format!("{value:.3}")
-    } else {
-        format!("{value:.2e}")
     }
 }
 
@@ -144,6 +125,13 @@ mod tests {
         assert_eq!(figure("Errors", 0.0), "0");
         assert_eq!(number(-1234.0), "-1,234");
         assert_eq!(number(0.000_012), "1.20e-5");
+    }
+
+    #[test]
+    fn a_heading_names_the_unit_once() {
+        let headings = [("add_jobs", "jobs/s"), ("Set ns/op", "ns/op"), ("ram", "")]
+            .map(|(metric, unit)| heading(metric, unit));
+        assert_eq!(headings, ["add_jobs jobs/s", "Set ns/op", "ram"]);
     }
 
     #[test]

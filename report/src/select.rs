@@ -64,12 +64,20 @@ pub fn metrics<'a>(document: &'a Document, phase: &str) -> Vec<(&'a str, &'a str
     distinct(rows.map(|row| (row.metric.as_str(), row.unit.as_str())))
 }
 
-/// The most important metric of `phase`: throughput, if measured, or else the first metric.
+/// The most important metric of `phase`: the one that it declares, if measured, else throughput, or
+/// else the first metric.
 pub fn headline<'a>(document: &'a Document, phase: &str) -> Option<(&'a str, &'a str)> {
     let metrics = metrics(document, phase);
     let rates = [MetricName::OperationsPerSecond, MetricName::ElementsPerSecond];
-    let find = |rate: MetricName| metrics.iter().find(|(metric, _)| *metric == rate.to_string());
-    rates.into_iter().find_map(find).or(metrics.first()).copied()
+    let declared = document.headlines.get(phase).cloned();
+    let mut wanted = declared.into_iter().chain(rates.map(|rate| rate.to_string()));
+    let find = |name: String| metrics.iter().find(|(metric, _)| *metric == name);
+    wanted.find_map(find).or(metrics.first()).copied()
+}
+
+/// The metrics that phases declare as their headline, then `others`.
+pub fn headlines_and<'a>(document: &'a Document, others: &[&'a str]) -> Vec<&'a str> {
+    distinct(document.headlines.values().map(String::as_str).chain(others.iter().copied()))
 }
 
 /// The phase, and the operation unless it is the total.

@@ -242,7 +242,7 @@ fn metric<'a>(
         }
         _ => (column.metric.as_deref().unwrap_or_default(), figure.with_unit()?),
     };
-    let unit = Some(unit.to_owned()).filter(|unit| !unit.is_empty());
+    let unit = Some(unit.to_owned()).filter(|unit| !unit.is_empty()).or_else(|| column.metric_unit.clone());
     let less = (column.meaning == CsvMeaning::TimePerOperation).then_some(false);
     let metric = Metric {
         name: metric_name(Some(operation), name),

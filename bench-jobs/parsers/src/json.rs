@@ -158,7 +158,7 @@ fn metric(operation: &str, value: &JsonValue, number: f64) -> Metric {
     Metric {
         name: metric_name(Some(operation), value.metric.as_deref().unwrap_or_default()),
         value: number,
-        unit: None,
+        unit: value.metric_unit.clone(),
         merge: value.merge,
         more_is_better: value.more_is_better,
     }

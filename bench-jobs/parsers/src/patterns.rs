@@ -275,7 +275,7 @@ impl Found {
         self.metrics.push(Metric {
             name: full_name,
             value: figure.notation.number(figure.text)?,
-            unit: None,
+            unit: rule.options.units.get(name).cloned(),
             merge: rule.options.merge.get(name).copied().unwrap_or_default(),
             more_is_better: rule.options.more_is_better.get(name).copied(),
         });

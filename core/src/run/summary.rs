@@ -14,13 +14,14 @@ use dragstrip_crds::{
         LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, SUM, ServerMemoryStatus,
         ToolStatus, VerdictReason,
     },
+    thresholds::MetricName,
     units::Period,
     workload::LoadSpec,
 };
 use dragstrip_results::{
     result::{Operation, RepetitionResult, TOTAL},
     statistics::spread,
-    verdict,
+    thresholds, verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -186,6 +187,25 @@ fn notes(results: &[&RepetitionResult]) -> Vec<String> {
     notes
 }
 
+/// The figure that `declared` has as its headline, and its unit or name.
+pub fn headline_figure<'a>(declared: &'a PhaseSpec, phase: &'a PhaseStatus) -> Option<(f64, &'a str)> {
+    let name = declared.headline.as_deref()?;
+    if let Some(own) = phase.metrics.iter().find(|metric| metric.name == name) {
+        return Some((own.value, own.unit.as_deref().unwrap_or(name)));
+    }
+    let metric = MetricName::named(name)?;
+    let operation = thresholds::operation(phase, None);
+    Some((thresholds::figure(metric, phase, operation)?, metric.unit()))
+}
+
+/// Says that there is no figure for the headline that `declared` names.
+fn without_headline(declared: &PhaseSpec, phase: &PhaseStatus) -> Option<String> {
+    let name = declared.headline.as_ref().filter(|_| headline_figure(declared, phase).is_none())?;
+    let own: Vec<&str> = phase.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    let own = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+    Some(format!("headline names {name}, which was not measured; the tool's metrics are: {own}"))
+}
+
 fn phase(
     run: &ValidatedRun,
     declared: &PhaseSpec,
@@ -196,7 +216,7 @@ fn phase(
     let operations: Vec<_> =
         names(&results).into_iter().filter_map(|name| operation(name, &results)).collect();
     let reasons = reasons(run, &results, &operations);
-    Some(PhaseStatus {
+    let mut phase = PhaseStatus {
         name: declared.name.clone(),
         tool: tool(first),
         repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
@@ -214,7 +234,9 @@ fn phase(
         notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
         reasons,
         operations,
-    })
+    };
+    phase.notes.extend(without_headline(declared, &phase));
+    Some(phase)
 }
 
 /// The phases that have at least one good repetition, in the order declared. A
@@ -447,6 +469,10 @@ mod tests {
         let stored = run.attempts.iter().zip([2.0, 4.0]).map(|(a, value)| (a.name.clone(), with(a, value)));
         let phases = phases(&run, &stored.collect());
         assert_eq!(phases[0].metrics[0].value.to_string(), "3");
+        let headline = |name: &str| PhaseSpec { headline: Some(name.into()), ..run.spec.phases[0].clone() };
+        assert_eq!(without_headline(&headline("B/op"), &phases[0]), None);
+        let note = without_headline(&headline("add_jobs"), &phases[0]).unwrap();
+        assert!(note.contains("add_jobs, which was not measured; the tool's metrics are: B/op"), "{note}");
     }
 
     #[test]

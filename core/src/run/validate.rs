@@ -76,6 +76,7 @@ fn spec_hash(spec: &BenchmarkRunSpec) -> String {
         ttl_after_finished: None,
         thresholds: Vec::new(),
         headline: None,
+        phases: spec.phases.iter().map(PhaseSpec::measured).collect(),
         ..spec.clone()
     };
     // A spec that came as JSON has a JSON form.

@@ -15,7 +15,8 @@ use serde_with::skip_serializing_none;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Headline {
-    /// The phase: that of spec.headline; else the last measured one that has a throughput.
+    /// The phase: that of spec.headline; else the last measured one that has a throughput or the
+    /// metric that it declares as its headline.
     #[serde(default)]
     pub phase: String,
     /// Operations per second of all operations together, mean over repetitions; omitted
@@ -23,6 +24,9 @@ pub struct Headline {
     pub throughput: Option<i64>,
     /// 99th percentile of latency in microseconds; omitted if the tool does not report it.
     pub p99_latency_microseconds: Option<i64>,
+    /// The metric that the phase declares as its headline, with its unit, such as `12,345 ns/op`;
+    /// omitted if it declares none, or if it was not measured.
+    pub metric: Option<String>,
     /// What limited the phase; omitted if it was not judged.
     pub limiter: Option<Limiter>,
 }

@@ -211,6 +211,9 @@ pub struct CsvColumn {
     pub merge: Merge,
     /// Whether more of the metric is better. If omitted, its comparisons are never Better or Worse.
     pub more_is_better: Option<bool>,
+    /// Unit of the metric for numbers without one, such as jobs/s.
+    #[schemars(length(min = 1, max = 32))]
+    pub metric_unit: Option<String>,
 }
 
 /// A table with a header line and commas between columns.
@@ -263,6 +266,9 @@ pub struct RegexLine {
     /// other metrics are never Better or Worse.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more_is_better: BTreeMap<String, bool>,
+    /// Unit of a metric, by group name, such as `{addJobs: jobs/s}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<String, String>,
     /// Whether a line must match. Defaults to true.
     #[serde(default = "yes")]
     pub required: bool,
@@ -358,6 +364,9 @@ pub struct JsonValue {
     pub merge: Merge,
     /// Whether more of the metric is better. If omitted, its comparisons are never Better or Worse.
     pub more_is_better: Option<bool>,
+    /// Unit of the metric, such as jobs/s.
+    #[schemars(length(min = 1, max = 32))]
+    pub metric_unit: Option<String>,
     /// Whether the document must have it. Defaults to true.
     #[serde(default = "yes")]
     pub required: bool,

@@ -447,3 +447,25 @@ fn a_second_that_the_load_did_not_fill_is_not_in_the_timeline() {
     assert_eq!(seconds(2.01), [90, 110], "the third second has 10 ms");
     assert_eq!(seconds(2.995), [90, 110, 1]);
 }
+
+#[test]
+fn a_metric_of_the_tool_that_phases_declare_is_their_headline_in_every_form() {
+    let mut input = suite_input();
+    for entry in &mut input.entries {
+        entry.run.spec.phases[0].headline = Some("Set ns/op".to_owned());
+        let valkey = if entry.cell.variant == "valkey-8" { 4_000.0 } else { 0.0 };
+        let value = 12_345.0 + valkey + 10.0 * f64::from(entry.repetition);
+        let metric = json!([{"name": "Set ns/op", "value": value, "unit": "ns/op", "moreIsBetter": false}]);
+        entry.run.status.as_mut().unwrap().phases[0].metrics = serde_json::from_value(metric).unwrap();
+    }
+    let document = build(input);
+    assert_eq!(crate::select::headline(&document, "read"), Some(("Set ns/op", "ns/op")));
+    let text = text::render(&document);
+    assert!(text.contains("Set ns/op ±95%") && text.contains("12,365"), "{text}");
+    assert!(text.contains("headlines: 2 Worse"), "less time is better: {text}");
+    let page = crate::html::render(&document);
+    let columns = page.split_once("<h2>Results").unwrap().1;
+    let at = |name: &str| columns.find(name).unwrap_or_else(|| panic!("{name} is not a column: {columns}"));
+    assert!(at("Set ns/op") < at("Ops/s"), "the headline is the first figure");
+    assert!(page.contains("Bars: Set ns/op in read"), "no bars of the headline");
+}

@@ -2,7 +2,7 @@
 
 use crate::{
     document::{BaselineHead, Difference, Document, RunRecord, Timeline},
-    select::{grouped, totals},
+    select::{grouped, phases, totals},
     tables::word,
 };
 use dragstrip_crds::run::{Disturbance, Interval, RunPhase, Verdict, VerdictReason};
@@ -52,7 +52,8 @@ fn counts<T: Ord>(all: impl Iterator<Item = T>, word: impl Fn(T) -> String) -> O
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The number of runs by ending, of thresholds met, and of comparisons of throughput by verdict.
+/// The number of runs by ending, of thresholds met, and of comparisons by verdict: of throughput, or of
+/// the metrics that phases declare as their headline.
 pub fn summary(document: &Document) -> String {
     let endings = counts(document.runs.iter().map(Ending::of), Ending::word);
     let endings = endings.map(|endings| format!(" ({endings})")).unwrap_or_default();
@@ -61,9 +62,14 @@ pub fn summary(document: &Document) -> String {
         0 => String::new(),
         all => format!("; {met} of {all} thresholds met"),
     };
-    let compared = totals(document, "OperationsPerSecond").into_iter();
+    let of_phase = |phase| {
+        let metric = document.headlines.get(phase).map_or("OperationsPerSecond", String::as_str);
+        totals(document, metric).into_iter().filter(move |row| row.phase == phase)
+    };
+    let compared = phases(document).into_iter().flat_map(of_phase);
     let compared = compared.filter_map(|row| Some(row.comparison.as_ref()?.verdict));
-    let compared = counts(compared, word).map(|verdicts| format!("; throughput: {verdicts}"));
+    let what = if document.headlines.is_empty() { "throughput" } else { "headlines" };
+    let compared = counts(compared, word).map(|verdicts| format!("; {what}: {verdicts}"));
     let runs = document.runs.len();
     let plural = if runs == 1 { "" } else { "s" };
     format!("{runs} run{plural}{endings}{thresholds}{}", compared.unwrap_or_default())

@@ -63,7 +63,7 @@ fn an_open_line_of_standard_error_matters_only_where_it_is_read() {
 fn groups_with_other_names_are_figures() {
     let spec = one(
         "^(?<operation>\\S+) ram=(?<ram>\\S+) p50=(?<p50>\\S+)",
-        r#", "latencyUnit": "Microseconds", "merge": {"ram": "Maximum"}, "moreIsBetter": {"ram": false}"#,
+        r#", "latencyUnit": "Microseconds", "merge": {"ram": "Maximum"}, "moreIsBetter": {"ram": false}, "units": {"ram": "MiB"}"#,
     );
     let parsed = read(&spec, "set ram=5.5 p50=250\nget ram=6 p50=1.5ms\n").unwrap();
     let latency = |position: usize| parsed.operations[position].latency_milliseconds.p50;
@@ -75,6 +75,7 @@ fn groups_with_other_names_are_figures() {
     assert_eq!(parsed.metrics.len(), 2);
     assert_eq!((parsed.metrics[1].value, parsed.metrics[1].merge), (6.0, Merge::Maximum));
     assert_eq!(parsed.metrics[1].more_is_better, Some(false));
+    assert_eq!(parsed.metrics[1].unit.as_deref(), Some("MiB"));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) fn comparability(
     machines(&mut facts, &figures.nodes, &figures.placed);
     for phase in &run.spec.phases {
         // A spec that came as JSON has a JSON form.
-        let declared = digest(&serde_json::to_string(phase).unwrap_or_default());
+        let declared = digest(&serde_json::to_string(&phase.measured()).unwrap_or_default());
         facts.add(&format!("workload.{}", phase.name), Some(declared));
     }
     let facts = facts.reported();

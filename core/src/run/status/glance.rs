@@ -1,25 +1,38 @@
 //! The result at a glance: one phase's figures, in whole numbers. Pure.
 
+use crate::run::summary::headline_figure;
 use dragstrip_crds::{
     BenchmarkRunSpec,
     run::{Headline, OperationStatus, PhaseStatus},
+    units::number,
 };
 use dragstrip_results::result::TOTAL;
 
 /// The headline of `spec` when `phases` were measured: the phase that it names, else the last with a
-/// throughput, since phases that fill the server come first.
+/// throughput or a metric of its own, since phases that fill the server come first.
 pub(super) fn headline(spec: &BenchmarkRunSpec, phases: &[PhaseStatus]) -> Option<Headline> {
     let phase = match &spec.headline {
         Some(name) => phases.iter().find(|phase| phase.name == *name),
-        None => phases.iter().rfind(|phase| throughput(phase).is_some()).or(phases.last()),
+        None => {
+            let shown = |phase: &&PhaseStatus| throughput(phase).is_some() || metric(spec, phase).is_some();
+            phases.iter().rfind(shown).or(phases.last())
+        }
     }?;
     let p99 = total(phase).and_then(|total| total.latency_milliseconds.p99);
     Some(Headline {
         phase: phase.name.clone(),
         throughput: throughput(phase),
         p99_latency_microseconds: p99.map(|p99| rounded(p99 * 1000.0)),
+        metric: metric(spec, phase),
         limiter: phase.limited_by.as_ref().map(|limited| limited.by),
     })
+}
+
+/// The metric that the phase declares as its headline, with its unit.
+fn metric(spec: &BenchmarkRunSpec, phase: &PhaseStatus) -> Option<String> {
+    let declared = spec.phases.iter().find(|declared| declared.name == phase.name)?;
+    let (value, unit) = headline_figure(declared, phase)?;
+    Some(format!("{} {unit}", number(value)).trim_end().to_owned())
 }
 
 fn total(phase: &PhaseStatus) -> Option<&OperationStatus> {
@@ -78,5 +91,24 @@ mod tests {
         spec.headline = Some("write".into());
         assert_eq!(reported(&spec, &phases), Some(("write".into(), Some(1234), None)));
         assert_eq!(reported(&spec, &phases[1..]), None, "another phase's figures are not the headline");
+    }
+
+    #[test]
+    fn a_metric_that_a_phase_declares_is_its_headline_with_its_unit() {
+        let mut spec = run(&["write", "script"], 1).spec;
+        let mut script = phase_of("script", &json!([]));
+        script.metrics =
+            serde_json::from_value(json!([{"name": "Set ns/op", "value": 12_345.2, "unit": "ns/op"}]))
+                .unwrap();
+        let phases = [script, phase_of("write", &total(1234.4, Some(0.5)))];
+        let reported = |spec: &BenchmarkRunSpec| headline(spec, &phases).and_then(|it| it.metric);
+        assert_eq!(reported(&spec), None, "nothing is declared");
+        spec.phases[0].headline = Some("P99Milliseconds".into());
+        assert_eq!(reported(&spec).as_deref(), Some("0.500 ms"));
+        spec.phases[1].headline = Some("Set ns/op".into());
+        let only_script = headline(&spec, &phases[..1]).unwrap();
+        assert_eq!((only_script.throughput, only_script.metric.as_deref()), (None, Some("12,345 ns/op")));
+        spec.phases[0].headline = Some("add_jobs".into());
+        assert_eq!(reported(&spec), None, "a metric that the tool does not report is not invented");
     }
 }

@@ -63,7 +63,7 @@ pub struct ValidatedRun {
     /// The declaration.
     pub spec: BenchmarkRunSpec,
     /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
-    /// `thresholds` and `headline`.
+    /// `thresholds` and each `headline`.
     pub spec_hash: String,
     /// Everything that may have to be measured, in order: per repetition as many
     /// measurements as are allowed, and all phases in each of them, with as many points

@@ -4,7 +4,7 @@ use super::{table, verdicts};
 use crate::{
     document::{Document, Row},
     figures::{figure, heading},
-    select::{distinct, grouped, varied_axes},
+    select::{distinct, grouped, headlines_and, varied_axes},
     tables::{Column, Kind, all_figures, conditions, identity_columns, pivot_grids},
 };
 use dragstrip_crds::run::Verdict;
@@ -20,9 +20,9 @@ const HEADLINE: [&str; 6] = [
 ];
 
 pub fn results(document: &Document) -> Option<Markup> {
-    let present = |metric: &&&str| document.rows.iter().any(|row| row.metric == **metric);
-    let metrics: Vec<&str> = HEADLINE.iter().filter(present).copied().collect();
-    side_by_side(document, &metrics)
+    let present = |metric: &&str| document.rows.iter().any(|row| row.metric == *metric);
+    let metrics = headlines_and(document, &HEADLINE).into_iter().filter(present);
+    side_by_side(document, &metrics.collect::<Vec<_>>())
 }
 
 pub fn memory(document: &Document) -> Option<Markup> {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     document::{Document, Row},
     figures::{self, short},
-    select::{grouped, phase_label, totals},
+    select::{grouped, headlines_and, phase_label, totals},
 };
 use maud::{Markup, html};
 
@@ -25,7 +25,7 @@ const BAR: f64 = 32.0;
 pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
     let mut drawn = Vec::new();
     let mut omitted = 0;
-    for metric in METRICS {
+    for metric in headlines_and(document, &METRICS) {
         for (phase, rows) in grouped(totals(document, metric), |row| phase_label(&row.phase, &row.operation))
         {
             match rows.len() {
@@ -43,7 +43,8 @@ pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
 }
 
 fn chart(layout: &SeriesLayout, metric: &str, phase: &str, rows: &[&Row]) -> Markup {
-    let heading = figures::heading(metric, "");
+    let unit = rows.first().map_or("", |row| row.unit.as_str());
+    let heading = figures::heading(metric, unit);
     let less_is_better = rows.iter().any(|row| row.more_is_better == Some(false));
     let values = rows.iter().flat_map(|row| {
         let end = row.spread.map(|spread| spread.mean + spread.confidence95.unwrap_or(0.0));
