@@ -400,9 +400,9 @@ export function compare(): Dashboard {
       )
       .withPanel(
         largest(
-          "Highest throughput",
+          "Highest mean throughput",
           "none",
-          "The highest throughput among the candidates in the chosen phase, as a multiple of the baseline's. The table says whether the difference is more than chance.",
+          "The highest mean throughput among the candidates in the chosen phase, as a multiple of the baseline's. It is not the fastest if its interval overlaps another one's: the bars show the intervals, and the table says which differences from the baseline are more than chance.",
           `topk(1, ${highest})`,
         )
           .decimals(2)

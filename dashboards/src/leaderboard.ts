@@ -327,7 +327,12 @@ export function leaderboard(): Dashboard {
         ),
       )
       .withPanel(
-        best("Highest throughput", "ops", "The fastest of the chosen phases, Invalid ones excluded.", fastest),
+        best(
+          "Highest mean throughput",
+          "ops",
+          "The chosen phase with the highest mean, Invalid ones excluded. It is not the fastest if another one's ±95% in the table overlaps its own.",
+          fastest,
+        ),
       )
       .withPanel(
         best(
@@ -342,7 +347,7 @@ export function leaderboard(): Dashboard {
           {
             title: "Throughput",
             unit: "ops",
-            description: `The ${String(BARS)} fastest of the chosen phases. Longer is better; green is Valid, amber is Degraded. Choose a single phase above to compare equal work.`,
+            description: `The ${String(BARS)} chosen phases with the highest mean. Longer is better; green is Valid, amber is Degraded. Choose a single phase above to compare equal work.`,
           },
           [12, 12],
           `topk(${String(BARS)}, ${usable(throughput(PHASES))})`,

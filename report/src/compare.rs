@@ -5,11 +5,13 @@ mod baseline;
 mod chance;
 mod conditions;
 mod interval;
+mod leaders;
 mod limits;
 mod outliers;
 mod pair;
 mod verdict;
 
+pub use leaders::leaders;
 pub use outliers::mark as mark_outliers;
 pub use verdict::Rules;
 

@@ -146,7 +146,8 @@ pub struct BenchmarkSuiteStatus {
     /// The first rows of the table, at most 32. The report has all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<RowStatus>,
-    /// The row of the highest throughput.
+    /// The row of the highest throughput, if it is significantly higher than each other one of its
+    /// phase; omitted if not, since another one may be as fast.
     pub best: Option<RowStatus>,
     /// The row of the lowest throughput.
     pub worst: Option<RowStatus>,

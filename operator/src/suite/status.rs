@@ -19,7 +19,10 @@ use dragstrip_crds::{
     suite::{BaselineStatus, RowStatus, SuitePhase, SuiteProgress},
     thresholds::MetricName,
 };
-use dragstrip_report::document::{Document, Row};
+use dragstrip_report::{
+    document::{Document, Row},
+    leaders,
+};
 use dragstrip_results::result::TOTAL;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -60,18 +63,34 @@ fn mean(row: &Row) -> Option<f64> {
 
 /// The throughput of each combination and phase: of all operations together, or of each if they ran
 /// one after the other.
-pub fn rows(document: &Document) -> Vec<RowStatus> {
-    let same = |one: &Row, other: &Row| {
-        (&one.cell, &one.phase, &one.operation) == (&other.cell, &other.phase, &other.operation)
-    };
-    let (rate, p99) = (MetricName::OperationsPerSecond.to_string(), MetricName::P99Milliseconds.to_string());
+fn throughputs(document: &Document) -> Vec<&Row> {
+    let rate = MetricName::OperationsPerSecond.to_string();
     let rates: Vec<&Row> = document.rows.iter().filter(|row| row.metric == rate).collect();
     let has_total = |row: &Row| {
         rates
             .iter()
             .any(|other| other.operation == TOTAL && (&other.cell, &other.phase) == (&row.cell, &row.phase))
     };
-    let shown = rates.iter().filter(|row| row.operation == TOTAL || !has_total(row));
+    rates.iter().copied().filter(|row| row.operation == TOTAL || !has_total(row)).collect()
+}
+
+/// The row of the highest throughput, if it is significantly higher than each other one of its phase.
+fn best<'a>(document: &Document, rows: &[&'a Row]) -> Option<&'a Row> {
+    let rate = |row: &&&Row| mean(row).unwrap_or(f64::NEG_INFINITY);
+    let best = rows.iter().max_by(|one, other| rate(one).total_cmp(&rate(other))).copied();
+    let best = best.filter(|best| best.spread.is_some())?;
+    let of_phase =
+        rows.iter().copied().filter(|row| (&row.phase, &row.operation) == (&best.phase, &best.operation));
+    let found = leaders(document, &of_phase.collect::<Vec<_>>());
+    found.is_none_or(|found| found.first == [best]).then_some(best)
+}
+
+/// The rows of `throughputs` with their latencies.
+fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
+    let same = |one: &Row, other: &Row| {
+        (&one.cell, &one.phase, &one.operation) == (&other.cell, &other.phase, &other.operation)
+    };
+    let p99 = MetricName::P99Milliseconds.to_string();
     let status = |row: &&Row| {
         let latency = document.rows.iter().find(|other| other.metric == p99 && same(row, other));
         RowStatus {
@@ -86,16 +105,19 @@ pub fn rows(document: &Document) -> Vec<RowStatus> {
             verdict: row.verdict,
         }
     };
-    shown.map(status).collect()
+    throughputs.iter().map(status).collect()
 }
 
 /// Fills `status` with what the `document` shows.
 pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
-    let mut rows = rows(document);
+    let throughputs = throughputs(document);
+    let mut rows = rows(document, &throughputs);
     let rate = |row: &&RowStatus| row.spread.as_ref().map_or(f64::NAN, |spread| spread.mean);
-    let measured = || rows.iter().filter(|row| row.spread.is_some());
-    status.best = measured().max_by(|a, b| rate(a).total_cmp(&rate(b))).cloned();
-    status.worst = measured().min_by(|a, b| rate(a).total_cmp(&rate(b))).cloned();
+    let measured = rows.iter().filter(|row| row.spread.is_some());
+    status.worst = measured.min_by(|a, b| rate(a).total_cmp(&rate(b))).cloned();
+    let best = best(document, &throughputs);
+    let place = throughputs.iter().position(|row| best.is_some_and(|best| std::ptr::eq(*row, best)));
+    status.best = place.and_then(|place| rows.get(place).cloned());
     rows.truncate(ROWS);
     status.rows = rows;
     status.baseline = document.baseline.as_ref().map(|baseline| {
@@ -356,6 +378,29 @@ mod tests {
 
     const GOOD: Child = Child::Ended { failed: false };
     const RUNS: Child = Child::UnderWay { cancelled: false };
+
+    #[test]
+    fn the_best_row_is_named_only_if_no_other_one_may_be_as_fast() {
+        let row = |variant: &str, phase: &str, mean: f64, deviation: f64| -> Row {
+            serde_json::from_value(serde_json::json!({
+                "variant": variant, "values": [], "phase": phase, "operation": "TOTAL",
+                "metric": "OperationsPerSecond", "unit": "ops/s", "moreIsBetter": true, "samples": [],
+                "spread": {"repetitions": 3, "mean": mean, "standardDeviation": deviation}
+            }))
+            .unwrap()
+        };
+        let shown = |rows: Vec<Row>| {
+            let mut status = BenchmarkSuiteStatus::default();
+            show(&mut status, &Document { rows, ..Document::default() });
+            status.best.map(|best| best.cell)
+        };
+        let (slow, other) = (row("slow", "read", 100.0, 1.0), row("other", "write", 10.0, 1.0));
+        let fast = || row("fast", "read", 150.0, 1.0);
+        assert_eq!(shown(vec![slow.clone(), fast(), other.clone()]).as_deref(), Some("fast"));
+        let noisy = row("noisy", "read", 145.0, 30.0);
+        assert_eq!(shown(vec![slow, noisy, fast(), other]), None, "noisy may be as fast");
+        assert_eq!(shown(vec![fast()]).as_deref(), Some("fast"), "it is the only one");
+    }
 
     #[test]
     fn the_time_left_counts_turns_and_only_while_the_suite_continues() {

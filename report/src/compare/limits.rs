@@ -28,6 +28,16 @@ pub fn checked(
     Comparison { verdict, reason: reason.to_owned(), chance: None, ..comparison }
 }
 
+/// Whether both rows are throughputs of `document` that the clients limited.
+pub fn by_both_clients(document: &Document, one: &Row, other: &Row) -> bool {
+    let throughput = [MetricName::OperationsPerSecond, MetricName::BytesPerSecond];
+    let limited = |row: &Row| {
+        MetricName::named(&row.metric).is_some_and(|name| throughput.contains(&name))
+            && by_client(&document.runs, &row.cell, &row.phase)
+    };
+    limited(one) && limited(other)
+}
+
 /// Whether the clients limited `phase` in all runs of `cell`.
 fn by_client(runs: &[RunRecord], cell: &Cell, phase: &str) -> bool {
     let of_cell = runs.iter().filter(|run| run.cell == *cell);

@@ -1,6 +1,6 @@
 //! The report for terminals. Pure.
 
-use super::words::{baseline_name, difference, summary, troubles, unsteady};
+use super::words::{baseline_name, difference, leaders, summary, troubles, unsteady};
 use crate::{
     document::Document,
     tables::{Grid, Item, Kind, Style, listings, pivot_grids},
@@ -24,6 +24,7 @@ pub fn render(document: &Document) -> String {
     let compared = baseline.map(|baseline| format!(", compared with {}", baseline_name(baseline)));
     let mut parts =
         vec![format!("{}: {}{}\n", document.title, summary(document), compared.unwrap_or_default())];
+    parts.push(lines("", leaders(document).into_iter()));
     parts.extend(listings(document, &STYLE).iter().chain(&pivot_grids(document)).map(table));
     let missed = document.thresholds.iter().filter(|row| !row.met);
     parts.push(lines("threshold not met: ", missed.map(|row| row.message.clone())));

@@ -1,11 +1,16 @@
 //! Sentences about runs and comparisons that several forms share. Pure.
 
 use crate::{
-    document::{BaselineHead, Difference, Document, RunRecord, Timeline},
-    select::{grouped, phases, totals},
+    compare,
+    document::{BaselineHead, Difference, Document, Row, RunRecord, Timeline},
+    figures::{heading, spread},
+    select::{grouped, headline, phase_label, phases, totals, varied_axes},
     tables::word,
 };
-use dragstrip_crds::run::{Disturbance, Interval, RunPhase, Verdict, VerdictReason};
+use dragstrip_crds::{
+    run::{Disturbance, Interval, RunPhase, Verdict, VerdictReason},
+    thresholds::MetricName,
+};
 use std::collections::BTreeMap;
 
 /// How a run ended, as far as its numbers are concerned.
@@ -123,6 +128,59 @@ pub fn troubles(document: &Document) -> Vec<String> {
         (ending.word(), name, reasons.collect::<Vec<_>>())
     });
     groups.into_iter().filter_map(|(_, runs)| trouble(runs.first()?, runs.len() - 1)).collect()
+}
+
+/// More lines about leaders would repeat the tables.
+const MOST_LEADERS: usize = 8;
+const MOST_NAMES: usize = 4;
+
+/// Which variant is best, for each phase and combination of axis values: one only where the comparison
+/// with each other one calls it, else those that cannot be distinguished.
+pub fn leaders(document: &Document) -> Vec<String> {
+    let of_phase = |phase| {
+        let metric = headline(document, phase).map(|(metric, _)| metric);
+        let rows = metric.into_iter().flat_map(|metric| totals(document, metric));
+        let rows = rows.filter(move |row| row.phase == phase);
+        grouped(rows, |row| (&row.operation, &row.cell.values)).into_iter().map(|(_, rows)| rows)
+    };
+    let groups = phases(document).into_iter().flat_map(of_phase);
+    let mut lines: Vec<String> = groups.filter_map(|rows| leading(document, &rows)).collect();
+    let more = lines.len().saturating_sub(MOST_LEADERS);
+    lines.truncate(MOST_LEADERS);
+    lines.extend((more > 0).then(|| format!("{more} more combinations: see the tables")));
+    lines
+}
+
+fn leading(document: &Document, rows: &[&Row]) -> Option<String> {
+    let found = compare::leaders(document, rows)?;
+    let best = found.first.first()?;
+    let axes = varied_axes(document).into_iter();
+    let values =
+        axes.filter_map(|(place, axis)| Some(format!(", {}={}", axis.name, best.cell.values.get(place)?)));
+    let label = phase_label(&best.phase, &best.operation) + &values.collect::<String>();
+    let unit = heading(&best.metric, &best.unit);
+    let figure = |row: &Row| row.spread.map_or_else(String::new, |mean| spread(&row.metric, &mean));
+    let is_rate =
+        [MetricName::OperationsPerSecond, MetricName::ElementsPerSecond].map(|name| name.to_string());
+    let word = if is_rate.contains(&best.metric) { "fastest" } else { "best" };
+    let (first, of) = (&found.first, found.of);
+    if first.len() == 1 {
+        return Some(format!(
+            "{label}: {} is the {word} of {of}: {} {unit}",
+            best.cell.variant,
+            figure(best)
+        ));
+    }
+    if first.iter().all(|row| row.spread.is_some_and(|mean| mean.repetitions == 1)) {
+        return Some(format!("{label}: no clear {word} of {of}: measure each at least 3 times"));
+    }
+    let names = first.iter().take(MOST_NAMES).map(|row| format!("{} ({})", row.cell.variant, figure(row)));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = match first.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!("{label}: no clear {word} of {of} by {unit}: {names}{more} are not distinguishable"))
 }
 
 /// More lines about steadiness would hide what else a text says.

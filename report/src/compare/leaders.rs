@@ -1,0 +1,101 @@
+//! Names the best of several combinations, but only where comparisons call it. Pure.
+
+use super::{limits, pair, verdict::Noise};
+use crate::document::{Document, Row};
+use dragstrip_crds::suite::ComparisonVerdict;
+
+/// The best of several rows, and those that cannot be distinguished from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaders<'a> {
+    /// The row with the best mean first; it alone if it is better than each other one.
+    pub first: Vec<&'a Row>,
+    /// How many were compared.
+    pub of: usize,
+}
+
+/// The leaders among `rows` of one metric, of two measured ones or more. Rows that are not comparable
+/// with a baseline of this document are left out.
+pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>> {
+    let refused = |row: &Row| {
+        let found = row.comparison.as_ref().map(|comparison| comparison.verdict);
+        found == Some(ComparisonVerdict::NotComparable)
+    };
+    let mean = |row: &Row| row.spread.map_or(f64::NAN, |spread| spread.mean);
+    let mut ranked: Vec<&Row> =
+        rows.iter().copied().filter(|row| row.spread.is_some() && !refused(row)).collect();
+    let more_is_better = ranked.first()?.more_is_better?;
+    ranked.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
+    if more_is_better {
+        ranked.reverse();
+    }
+    let noise = Noise::of(document.runs.iter());
+    let (best, others) = ranked.split_first().filter(|(_, others)| !others.is_empty())?;
+    let called = |other: &Row| {
+        let better = pair::with_measured(best, other, &noise)
+            .is_ok_and(|found| found.verdict == ComparisonVerdict::Better);
+        better && !limits::by_both_clients(document, best, other)
+    };
+    let alike = others.iter().copied().filter(|other| !called(other));
+    Some(Leaders { first: std::iter::once(*best).chain(alike).collect(), of: ranked.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_results::statistics::spread;
+    use rand::{SeedableRng, rngs::StdRng};
+    use rand_distr::{Distribution, Normal};
+
+    fn row(variant: &str, values: &[f64]) -> Row {
+        let mut row = Row {
+            metric: "OperationsPerSecond".to_owned(),
+            more_is_better: Some(true),
+            spread: spread(values),
+            ..Row::default()
+        };
+        row.cell.variant = variant.to_owned();
+        row
+    }
+
+    fn names(rows: &[Row]) -> (Vec<String>, usize) {
+        let rows: Vec<&Row> = rows.iter().collect();
+        let found = leaders(&Document::default(), &rows).unwrap();
+        (found.first.iter().map(|row| row.cell.variant.clone()).collect(), found.of)
+    }
+
+    #[test]
+    fn the_best_is_alone_only_if_it_is_better_than_each_other_one() {
+        let fast = row("fast", &[150.0, 151.0, 149.0]);
+        let slow = row("slow", &[100.0, 101.0, 99.0]);
+        let unsure = row("unsure", &[90.0, 145.0, 190.0]);
+        assert_eq!(names(&[slow.clone(), fast.clone()]), (vec!["fast".into()], 2));
+        let all = [slow.clone(), unsure.clone(), fast.clone()];
+        assert_eq!(names(&all), (vec!["fast".into(), "unsure".into()], 3));
+        let once = [row("a", &[200.0]), row("b", &[100.0])];
+        assert_eq!(names(&once).0.len(), 2, "one measurement proves nothing");
+        let mut less = [slow.clone(), fast.clone()];
+        less.iter_mut().for_each(|row| row.more_is_better = Some(false));
+        assert_eq!(names(&less).0, ["slow"], "less is better");
+        assert_eq!(leaders(&Document::default(), &[&fast]), None, "nothing to compare with");
+    }
+
+    #[test]
+    fn equal_combinations_seldom_have_a_best_one() {
+        let mut random = StdRng::seed_from_u64(7);
+        for (variants, repetitions, deviation) in [(2, 3, 5.0), (2, 5, 10.0), (4, 3, 10.0), (8, 3, 10.0)] {
+            let normal = Normal::new(100.0, deviation).unwrap();
+            let cases = 1_000;
+            let named = (0..cases).filter(|_| {
+                let rows: Vec<Row> = (0..variants)
+                    .map(|_| row("v", &normal.sample_iter(&mut random).take(repetitions).collect::<Vec<_>>()))
+                    .collect();
+                names(&rows).0.len() == 1
+            });
+            let named = named.count();
+            assert!(
+                named <= cases * 6 / 100,
+                "{variants} equal variants: {named} of {cases} have a best one"
+            );
+        }
+    }
+}
