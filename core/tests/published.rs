@@ -91,7 +91,7 @@ fn job(run: &ChildRun, phase: usize) -> JobSpec {
         target,
         flush: phase.flush,
         load: None,
-        warmup_seconds: phase.warmup.as_ref().map(dragstrip_crds::units::Period::seconds),
+        warmup_seconds: phase.warmup.as_ref().and_then(dragstrip_crds::units::Warmup::seconds),
         allow_eviction: false,
         tool: phase.tool.clone(),
         watchdog_seconds: 600.0,

@@ -30,7 +30,7 @@ use crate::{
     defaults::int,
     pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     thresholds::Threshold,
-    units::{Decimal, Period, decimal_between},
+    units::{Decimal, Period, Warmup, decimal_between},
     workload::{LoadSpec, ToolSpec},
 };
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -151,6 +151,16 @@ impl TryFrom<TargetFields> for Target {
 }
 
 impl PhaseSpec {
+    /// The warm-up in whole seconds if none is declared; `None` for no warm-up.
+    pub fn default_warmup_seconds(&self) -> Option<u32> {
+        let planned = self.tool.planned_seconds().filter(|_| !matches!(self.tool, ToolSpec::Exec(_)))?;
+        // A cold start takes as long for a long load as for a short one, hence the upper limit.
+        let tenth = (planned / f64::from(self.tool.stages()) / 10.0).ceil().clamp(1.0, 10.0);
+        // From 1 to 10.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        Some(tenth as u32)
+    }
+
     /// What of it is measured: all but the choice of the figure that is shown first.
     #[must_use]
     pub fn measured(&self) -> Self {
@@ -221,9 +231,11 @@ pub struct PhaseSpec {
     pub flush: bool,
     /// Write these keys before the load and check that all of them exist. None if omitted.
     pub load: Option<LoadSpec>,
-    /// Run the same load for this long before measuring, such as 10s; whole seconds for memtier. No
-    /// warm-up if omitted.
-    pub warmup: Option<Period>,
+    /// Run the same load for this long before measuring, such as 10s; whole seconds for memtier; 0s for
+    /// no warm-up. Defaults to a tenth of the duration, in whole seconds from 1s to 10s, for loadgen,
+    /// memtier and bullmq with a duration, and to 0s for loads of a number of requests and for exec.
+    /// `status.defaultWarmupSeconds` has the defaults that a run uses.
+    pub warmup: Option<Warmup>,
     /// Share of reads that must find their key, from "0" to "1", such as "0.999". A repetition below
     /// it is invalid, since reads that find nothing are cheaper. Not checked if omitted.
     #[x_kube(validation = Rule::new(decimal_between("0.0", "1.0"))
@@ -476,7 +488,8 @@ pub struct BenchmarkRunSpec {
     /// Longest time that the run may take, such as 30s, 5m or 1h30m, without the wait for other runs.
     /// At least the warmup, duration and settle time of all phases times repetitions; bullmq in mode
     /// Published with readers counts warmup and duration twice, and a search, which takes up to 24
-    /// times as long, counts one point. Defaults to 30m.
+    /// times as long, counts one point. A warm-up by default takes its time too, but nothing checks that
+    /// before the run. Defaults to 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,
     /// Levels and limits of checks, such as

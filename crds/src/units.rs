@@ -149,9 +149,38 @@ text_unit!(
 const PERIOD_UNITS: [(&str, usize, u64); 4] =
     [("h", 4, 3_600_000), ("m", 6, 60_000), ("s", 8, 1_000), ("ms", 9, 1)];
 
-fn period_schema() -> Schema {
+fn period_pattern() -> String {
     let parts = PERIOD_UNITS.map(|(unit, digits, _)| format!("([0-9]{{1,{digits}}}{unit})?"));
-    let pattern = format!("^{}$", parts.concat());
+    format!("^{}$", parts.concat())
+}
+
+text_unit!(
+    /// A length of time that may be 0, as people write it (`0s`, `10s`, `1m30s`), to the millisecond.
+    #[derive(Eq)]
+    Warmup { duration: Duration },
+    parse_warmup,
+    text_schema(32, &period_pattern(), PERIOD_FORM, &[json!({"rule": "self != ''", "message": PERIOD_FORM})])
+);
+
+fn parse_warmup(text: &str) -> Result<Duration, String> {
+    let sum = milliseconds(text).filter(|_| !text.is_empty());
+    sum.map(Duration::from_millis).ok_or_else(|| format!("not a duration: {PERIOD_FORM}"))
+}
+
+impl Warmup {
+    /// So many seconds.
+    pub fn from_seconds(seconds: u32) -> Self {
+        Self { text: format!("{seconds}s"), duration: Duration::from_secs(u64::from(seconds)) }
+    }
+
+    /// The length in seconds; `None` for 0.
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.duration.as_secs_f64()).filter(|seconds| *seconds > 0.0)
+    }
+}
+
+fn period_schema() -> Schema {
+    let pattern = period_pattern();
     let positive = format!("!self.matches('{pattern}') || self.matches('[1-9]')");
     text_schema(32, &pattern, PERIOD_FORM, &[json!({"rule": positive, "message": PERIOD_POSITIVE})])
 }
@@ -317,6 +346,9 @@ mod tests {
 
     #[test]
     fn periods_add_their_parts() {
+        assert_eq!("0s".parse::<Warmup>().unwrap().seconds(), None);
+        assert_eq!("1m500ms".parse::<Warmup>().unwrap().seconds(), Some(60.5));
+        assert!("".parse::<Warmup>().is_err() && "0".parse::<Warmup>().is_err());
         assert_eq!("1m30s".parse::<Period>().unwrap().duration(), Duration::from_secs(90));
         assert_eq!("250ms".parse::<Period>().unwrap().duration(), Duration::from_millis(250));
         assert_eq!("24h".parse::<Period>().unwrap().duration(), Duration::from_secs(86_400));

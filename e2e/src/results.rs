@@ -48,6 +48,16 @@ impl Env {
         results.sort_by_key(|result| window(result).0);
         Ok(results)
     }
+
+    /// How often the tools of a run sent `command`, warm-ups included.
+    pub async fn sent(&self, status: &BenchmarkRunStatus, command: &str) -> Result<u64> {
+        let mut sent = count(status, command);
+        for repetition in status.phases.iter().flat_map(|phase| &phase.repetitions) {
+            let result = self.result(&repetition.config_map).await?;
+            sent += result.pods.iter().filter_map(|pod| pod.warmup.get(command)).sum::<u64>();
+        }
+        Ok(sent)
+    }
 }
 
 fn part(config_map: ConfigMap) -> Result<Vec<u8>> {

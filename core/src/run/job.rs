@@ -5,7 +5,7 @@ use super::{
     plan::timing::watchdog_seconds,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::{datastore::ServerProtocol, units::Period};
+use dragstrip_crds::{datastore::ServerProtocol, units::Warmup};
 use dragstrip_results::protocol::{JobMemory, JobSpec, JobTarget};
 
 /// The job of the runners of `attempt`, without what the operator or the command line adds.
@@ -33,7 +33,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
         },
         flush: phase.flush,
         load: phase.load.clone(),
-        warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
+        warmup_seconds: phase.warmup.as_ref().and_then(Warmup::seconds),
         allow_eviction: phase.allow_eviction,
         tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),

@@ -242,6 +242,7 @@ pub fn of_step(
         // The operator adds it at the end.
         noise: None,
         headline: headline(&run.spec, &figures.phases),
+        default_warmup_seconds: run.default_warmups.clone(),
         thresholds,
         provenance: provenance.or_else(|| old.provenance.clone()),
         comparability: comparability.or_else(|| old.comparability.clone()),

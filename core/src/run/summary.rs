@@ -15,7 +15,7 @@ use dragstrip_crds::{
         ToolStatus, VerdictReason,
     },
     thresholds::MetricName,
-    units::Period,
+    units::Warmup,
     workload::LoadSpec,
 };
 use dragstrip_results::{
@@ -229,7 +229,7 @@ fn phase(
         server_memory: server_memory(&results),
         memory: results.last().map(|last| last.memory.clone()).unwrap_or_default(),
         cost_per_million_operations_usd: None,
-        warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
+        warmup_seconds: declared.warmup.as_ref().and_then(Warmup::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
         notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
         reasons,

@@ -9,11 +9,11 @@ use super::search::point::{Point, points};
 use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
 use attempt::count;
 pub use attempt::{Attempt, Invalid, ValidatedRun};
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec, units::Warmup};
 use jiff::Timestamp;
 use kube::ResourceExt;
 pub use rules::{protocol, unsuitable};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What the clients of `spec` request by default; `placed` says that nodes exist for them.
 pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
@@ -83,6 +83,26 @@ fn spec_hash(spec: &BenchmarkRunSpec) -> String {
     digest(&serde_json::to_string(&measured).unwrap_or_default())
 }
 
+/// The warm-ups of the phases of `run` that declare none. Once a run has started, its status has them:
+/// an operator that knows no default, or another one, may have started it.
+fn default_warmups(run: &BenchmarkRun) -> BTreeMap<String, u32> {
+    if let Some(status) = run.status.as_ref().filter(|status| status.started_at.is_some()) {
+        return status.default_warmup_seconds.clone();
+    }
+    let without = run.spec.phases.iter().filter(|phase| phase.warmup.is_none());
+    without.filter_map(|phase| Some((phase.name.clone(), phase.default_warmup_seconds()?))).collect()
+}
+
+/// `run` with the warm-ups that its phases have by default.
+fn warmed_up(run: &BenchmarkRun, defaults: &BTreeMap<String, u32>) -> BenchmarkRun {
+    let mut run = run.clone();
+    for phase in &mut run.spec.phases {
+        let default = defaults.get(&phase.name).copied().map(Warmup::from_seconds);
+        phase.warmup = phase.warmup.take().or(default);
+    }
+    run
+}
+
 /// What is wrong with a run's `spec`: the field below `spec`, and the remedy.
 pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
     rules::problem(spec).or_else(|| thresholds::problem(spec))
@@ -93,6 +113,9 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     if let Some(problem) = problem(&run.spec) {
         return Err(Invalid::Spec(problem));
     }
+    let spec_hash = spec_hash(&run.spec);
+    let default_warmups = default_warmups(run);
+    let run = &warmed_up(run, &default_warmups);
     Ok(ValidatedRun {
         holder: Holder {
             namespace: run.namespace().ok_or(Invalid::Incomplete("namespace"))?,
@@ -102,7 +125,8 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         generation: run.metadata.generation.unwrap_or(0),
         created: run.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         spec: run.spec.clone(),
-        spec_hash: spec_hash(&run.spec),
+        spec_hash,
+        default_warmups,
         per_measurement: run.spec.phases.iter().map(|phase| points(phase).len()).sum::<usize>().max(1),
         attempts: attempts(run),
     })
@@ -123,6 +147,37 @@ mod tests {
         let mut once = run(&["write", "read"], 2);
         once.spec.max_retries = 0;
         assert_eq!(names(&once), ["sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2"]);
+    }
+
+    #[test]
+    fn a_load_by_the_clock_warms_up_by_default_and_a_run_that_has_started_keeps_its_plan() {
+        let mut declared = run(&["read", "long", "none", "own", "count"], 1);
+        let phase = |value| serde_json::from_value(value).unwrap();
+        declared.spec.phases = vec![
+            phase(json!({"name": "read", "loadgen": {"duration": "15s"}})),
+            phase(json!({"name": "long", "memtier": {"testTime": "1h"}})),
+            phase(json!({"name": "none", "loadgen": {"duration": "15s"}, "warmup": "0s"})),
+            phase(json!({"name": "own", "loadgen": {"duration": "15s"}, "warmup": "1500ms"})),
+            phase(json!({"name": "count", "loadgen": {"requestsPerConnection": 100}})),
+        ];
+        let warmups = |run: &BenchmarkRun| -> Vec<Option<f64>> {
+            let run = validate(run).unwrap();
+            let of = |attempt: &Attempt| attempt.declared.warmup.as_ref().and_then(Warmup::seconds);
+            run.attempts[..5].iter().map(of).collect()
+        };
+        let decided = [Some(2.0), Some(10.0), None, Some(1.5), None];
+        assert_eq!(warmups(&declared), decided);
+        let hash = validate(&declared).unwrap().spec_hash;
+        let mut status = dragstrip_crds::BenchmarkRunStatus {
+            started_at: Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap()),
+            ..Default::default()
+        };
+        declared.status = Some(status.clone());
+        assert_eq!(warmups(&declared), [None, None, None, Some(1.5), None], "an older operator started it");
+        status.default_warmup_seconds = [("read".to_owned(), 7)].into();
+        declared.status = Some(status);
+        assert_eq!(warmups(&declared)[..2], [Some(7.0), None], "the status decides");
+        assert_eq!(validate(&declared).unwrap().spec_hash, hash, "the run is the same");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// Phase of a run, derived on every pass for people, and never read back to decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -272,6 +272,9 @@ pub struct BenchmarkRunStatus {
     pub noise: Option<NoiseStatus>,
     /// The result at a glance.
     pub headline: Option<Headline>,
+    /// Seconds of warm-up of each phase that declares none, as decided before the run started.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub default_warmup_seconds: BTreeMap<String, u32>,
     /// Every row of spec.thresholds with its figure, after the run has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub thresholds: Vec<ThresholdStatus>,

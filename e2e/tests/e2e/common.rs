@@ -266,7 +266,7 @@ pub async fn confirmed(env: &Env, status: &BenchmarkRunStatus) -> Result<()> {
     let repetitions = status.phases.iter().map(|phase| phase.repetitions.len() as u64);
     let in_flight = 20 * repetitions.sum::<u64>();
     for command in ["SET", "GET"] {
-        let tool = results::count(status, command);
+        let tool = env.sent(status, command).await?;
         let server = calls.get(&command.to_lowercase()).copied().unwrap_or_default();
         ensure!(
             (tool..=tool + in_flight).contains(&server),

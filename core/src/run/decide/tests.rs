@@ -160,10 +160,10 @@ fn a_run_waits_where_it_must() {
         Step::Wait(Waiting::Queue(queue()), None)
     );
     let running = observed(AttemptState::Started { start: at(5), unsent: false }, AttemptState::Absent);
-    // 4 s of load, 15 s of watchdog, 30 s for the result.
+    // 1 s of warm-up, 4 s of load, 15 s of watchdog, 30 s for the result.
     assert_eq!(
         decide(&two_phases(), &running, at(6)),
-        Step::Wait(Waiting::Load(0), Some(at(5 + 4 + 15 + 30)))
+        Step::Wait(Waiting::Load(0), Some(at(5 + 1 + 4 + 15 + 30)))
     );
 }
 
@@ -232,7 +232,7 @@ fn a_result_that_is_there_is_stored_even_after_the_timeout() {
 #[test]
 fn a_result_that_never_comes_is_stored_as_lost() {
     let started = observed(AttemptState::Started { start: at(5), unsent: false }, AttemptState::Absent);
-    assert_eq!(decide(&two_phases(), &started, at(5 + 4 + 15 + 30)), Step::Collect(0));
+    assert_eq!(decide(&two_phases(), &started, at(5 + 1 + 4 + 15 + 30)), Step::Collect(0));
 }
 
 fn lost(job: bool, silent_from: Option<Timestamp>) -> AttemptState {
@@ -307,6 +307,8 @@ fn warm_up(run: &mut ValidatedRun, period: &str) {
 #[test]
 fn the_watchdog_counts_the_warm_up() {
     let mut run = two_phases();
+    assert!((watchdog_seconds(&run, &run.attempts[0]) - 20.0).abs() < 1e-9, "the default is 1 s");
+    warm_up(&mut run, "0s");
     assert!((watchdog_seconds(&run, &run.attempts[0]) - 19.0).abs() < 1e-9);
     warm_up(&mut run, "2s");
     assert!((watchdog_seconds(&run, &run.attempts[0]) - 21.0).abs() < 1e-9);

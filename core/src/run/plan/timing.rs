@@ -1,7 +1,7 @@
 //! How long parts of a measurement may take. Pure.
 
 use crate::run::validate::attempt::{Attempt, ValidatedRun};
-use dragstrip_crds::units::Period;
+use dragstrip_crds::units::Warmup;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
     attempt.tool.planned_seconds().map_or_else(
         || run.spec.timeout.seconds(),
         |planned| {
-            let warmup = attempt.declared.warmup.as_ref().map_or(0.0, Period::seconds)
+            let warmup = attempt.declared.warmup.as_ref().and_then(Warmup::seconds).unwrap_or(0.0)
                 * f64::from(attempt.tool.stages());
             warmup + planned + attempt.tool.wind_down_seconds()
         },
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn observers_sample_until_the_last_result_may_have_come() {
         let run = validate(&fixtures::run(&["read"], 1)).unwrap();
-        // 4 s of load, 15 s to end, a head start of 1.1 s and the spare minute.
-        assert_eq!(sampled_seconds(&run, &run.attempts[0]), 81);
+        // 1 s of warm-up, 4 s of load, 15 s to end, a head start of 1.1 s and the spare minute.
+        assert_eq!(sampled_seconds(&run, &run.attempts[0]), 82);
     }
 }

@@ -3,7 +3,7 @@
 use crate::{lease::Holder, run::search::point::Point};
 use dragstrip_crds::{BenchmarkRunSpec, run::PhaseSpec, workload::ToolSpec};
 use jiff::Timestamp;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Why a run cannot be measured; the message names field and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,11 +60,13 @@ pub struct ValidatedRun {
     pub generation: i64,
     /// When the object was created.
     pub created: Timestamp,
-    /// The declaration.
+    /// The declaration, with the warm-ups that its phases have by default.
     pub spec: BenchmarkRunSpec,
     /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
     /// `thresholds` and each `headline`.
     pub spec_hash: String,
+    /// Seconds of warm-up of the phases that declare none; `spec` has them too.
+    pub default_warmups: BTreeMap<String, u32>,
     /// Everything that may have to be measured, in order: per repetition as many
     /// measurements as are allowed, and all phases in each of them, with as many points
     /// as their searches may need.

@@ -70,7 +70,7 @@ async fn three_client_pods_on_client_nodes_are_one_client() -> Result<()> {
             );
         }
         let calls = env.server("redis").await?.calls().await?;
-        let (server, tool) = (calls["set"], results::count(&status, "SET"));
+        let (server, tool) = (calls["set"], env.sent(&status, "SET").await?);
         ensure!((tool..=tool + 60).contains(&server), "the server counted {server} SETs, the pods {tool}");
         Ok(())
     })

@@ -10,7 +10,7 @@ use dragstrip_crds::{
 };
 use dragstrip_e2e::{
     Env, SHORT_RUN, alone,
-    results::{self, agrees, count, never_together, operation, phase, plausible},
+    results::{self, agrees, never_together, operation, phase, plausible},
 };
 
 use kube::ResourceExt;
@@ -119,8 +119,8 @@ async fn check_server(env: &Env, runs: &[&BenchmarkRun], datastore: &str) -> Res
     let (mut sets, mut gets) = (0, 0);
     for run in runs {
         let status = results::status(run)?;
-        sets += count(&status, "SET");
-        gets += count(&status, "GET");
+        sets += env.sent(&status, "SET").await?;
+        gets += env.sent(&status, "GET").await?;
     }
     ensure!(calls("set") == sets, "{datastore} counted {} SETs, the runs {sets}", calls("set"));
     // When the time of a phase ends, 20 connections have one request in flight, or ten.

@@ -135,6 +135,7 @@ const TOGETHER: &str = "
 phases:
 - name: read
   load: {keyMaximum: 999}
+  warmup: 0s
   loadgen: {ratio: '0:1', keyMaximum: 999, duration: 40s}
 clients: {pods: 2}
 timeout: 2m
