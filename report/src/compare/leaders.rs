@@ -1,6 +1,6 @@
 //! Names the best of several combinations, but only where comparisons call it. Pure.
 
-use super::{limits, pair, verdict::Noise};
+use super::{limits, pair, verdict::Rules};
 use crate::document::{Document, Row};
 use dragstrip_crds::suite::ComparisonVerdict;
 
@@ -28,10 +28,9 @@ pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>>
     if more_is_better {
         ranked.reverse();
     }
-    let noise = Noise::of(document.runs.iter());
     let (best, others) = ranked.split_first().filter(|(_, others)| !others.is_empty())?;
     let called = |other: &Row| {
-        let better = pair::with_measured(best, other, &noise)
+        let better = pair::with_measured(best, other, &Rules::default())
             .is_ok_and(|found| found.verdict == ComparisonVerdict::Better);
         better && !limits::by_both_clients(document, best, other)
     };
@@ -42,14 +41,26 @@ pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Sample;
     use dragstrip_results::statistics::spread;
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, Normal};
+
+    /// A measurement of a server of its own.
+    fn sample(variant: &str, value: f64, repetition: u32) -> Sample {
+        let server = Some(format!("{variant}-{repetition}"));
+        Sample { server, repetition, value, ..Sample::default() }
+    }
 
     fn row(variant: &str, values: &[f64]) -> Row {
         let mut row = Row {
             metric: "OperationsPerSecond".to_owned(),
             more_is_better: Some(true),
+            samples: values
+                .iter()
+                .zip(1..)
+                .map(|(value, repetition)| sample(variant, *value, repetition))
+                .collect(),
             spread: spread(values),
             ..Row::default()
         };
@@ -87,7 +98,12 @@ mod tests {
             let cases = 1_000;
             let named = (0..cases).filter(|_| {
                 let rows: Vec<Row> = (0..variants)
-                    .map(|_| row("v", &normal.sample_iter(&mut random).take(repetitions).collect::<Vec<_>>()))
+                    .map(|place| {
+                        row(
+                            &format!("v{place}"),
+                            &normal.sample_iter(&mut random).take(repetitions).collect::<Vec<_>>(),
+                        )
+                    })
                     .collect();
                 names(&rows).0.len() == 1
             });
