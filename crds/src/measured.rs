@@ -163,6 +163,10 @@ pub struct ScheduleRecord {
     /// How long after they were due requests were sent.
     #[serde(default)]
     pub lag_milliseconds: LatencySummary,
+    /// The machine's part of it: the 99th percentile of how long after a request was due the kernel
+    /// woke the load generator for it, of the client pod where it was longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_lag_p99_milliseconds: Option<f64>,
 }
 
 #[cfg(test)]

@@ -157,6 +157,11 @@ pub fn add_schedules<'a>(
         answered: sum.answered + record.answered,
         unanswered: sum.unanswered + record.unanswered,
         answered_in_time: sum.answered_in_time.into_iter().chain(record.answered_in_time).reduce(f64::min),
+        wake_lag_p99_milliseconds: sum
+            .wake_lag_p99_milliseconds
+            .into_iter()
+            .chain(record.wake_lag_p99_milliseconds)
+            .reduce(f64::max),
         ..sum
     });
     let encoded = lag.encode()?;

@@ -84,11 +84,21 @@ pub enum ArrivalSchedule {
     Poisson,
 }
 
+/// How a load thread of an open loop waits until a request is due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Pacing {
+    /// It sleeps, and its timer wakes it.
+    #[default]
+    Timer,
+    /// It spins for the last 500 us.
+    Spin,
+}
+
 /// An open loop: requests are due by a schedule, whatever the server does.
 /// Latency counts from the instant a request was due, so that a stall shows. The load
 /// generator awaits replies for 5 s after the end of the schedule; a request without one
 /// counts with the time it has waited.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenLoopSpec {
     /// Operations per second of all client pods together, such as 100000.
@@ -97,6 +107,11 @@ pub struct OpenLoopSpec {
     /// The schedule: Fixed (equal intervals) or Poisson (as independent users would send). Defaults to Fixed.
     #[serde(default)]
     pub arrival: ArrivalSchedule,
+    /// How load threads wait until a request is due: Timer (sleep) or Spin (stay awake for the last
+    /// 500 us, so that a late timer does not delay the request). With Spin each load thread needs a CPU
+    /// of its own. Defaults to Timer.
+    #[serde(default)]
+    pub pacing: Pacing,
 }
 
 /// What sends the requests.

@@ -266,9 +266,10 @@ fn schedule(
     let Some(declared) = &configuration.load().rate else { return Ok(()) };
     let threads: Vec<&ScheduleCounts> =
         gathered.outcomes.iter().filter_map(|outcome| outcome.schedule.as_ref()).collect();
-    let mut lag = histogram::empty()?;
+    let (mut lag, mut wake_lag) = (histogram::empty()?, histogram::empty()?);
     for counts in &threads {
         histogram::add(&mut lag, &counts.lag)?;
+        histogram::add(&mut wake_lag, &counts.wake_lag)?;
     }
     let lag = Latencies::from_microseconds(lag);
     let scheduled: u64 = threads.iter().map(|counts| counts.scheduled).sum();
@@ -286,6 +287,7 @@ fn schedule(
         unanswered: scheduled.saturating_sub(answered),
         answered_in_time: answered_in_time(&report.due_per_second, &per_second),
         lag_milliseconds: lag.summary(),
+        wake_lag_p99_milliseconds: Latencies::from_microseconds(wake_lag).summary().p99,
     });
     Ok(())
 }
@@ -362,7 +364,8 @@ fn totals(records: &[OperationRecord], window_seconds: f64) -> Totals {
 }
 
 fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
-    let cpu_seconds = outcome.cpu.total().as_secs_f64();
+    let idle = outcome.schedule.as_ref().map(|counts| counts.idle).unwrap_or_default();
+    let cpu_seconds = outcome.cpu.total().saturating_sub(idle).as_secs_f64();
     let busy = outcome.busy.as_secs_f64();
     let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
     let waiting_seconds = outcome.cpu.waiting.as_secs_f64();

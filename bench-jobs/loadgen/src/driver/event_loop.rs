@@ -22,6 +22,8 @@ use crate::wire::connect::ConnectError;
 
 /// Number of the alarm's events.
 const ALARM: u64 = u64::MAX;
+/// Number of the events of the schedule's timer.
+const DUE: u64 = u64::MAX - 1;
 /// Bits of an event's number that identify the connection of a client.
 const PLACE_BITS: u32 = 24;
 /// Events taken from the kernel at once at most.
@@ -39,14 +41,37 @@ impl Alarm {
     /// A time limit of each wait instead would have the kernel set up a timer
     /// whenever the loop sleeps: 2 to 4 % of the CPU of a batch of ten.
     fn start(self) -> nix::Result<TimerFd> {
-        let timer =
-            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        let timer = new_timer()?;
         let rest = self.once_at.as_nanos() % self.every.as_nanos().max(1);
         let first = u64::try_from(rest).map_or(self.every, Duration::from_nanos);
         let first = if first.is_zero() { self.every } else { first };
         timer
             .set(Expiration::IntervalDelayed(first.into(), self.every.into()), TimerSetTimeFlags::empty())?;
         Ok(timer)
+    }
+}
+
+fn new_timer() -> nix::Result<TimerFd> {
+    TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
+}
+
+/// Wakes the loop for what is due. A time limit of the wait would be rounded up to a whole
+/// millisecond, and set up again whenever a reply ends the wait.
+struct DueTimer {
+    timer: TimerFd,
+    /// What it is set to.
+    at: Option<Instant>,
+}
+
+impl DueTimer {
+    /// `rest` from now, at `wake`.
+    #[inline]
+    fn set(&mut self, wake: Instant, rest: Duration) -> nix::Result<()> {
+        if self.at != Some(wake) {
+            self.timer.set(Expiration::OneShot(rest.into()), TimerSetTimeFlags::empty())?;
+            self.at = Some(wake);
+        }
+        Ok(())
     }
 }
 
@@ -67,6 +92,7 @@ pub(crate) enum TurnError {
 pub(crate) struct EventLoop {
     epoll: OwnedFd,
     alarm: TimerFd,
+    due_timer: DueTimer,
     events: Vec<Event>,
     /// None once a client is done.
     clients: Vec<Option<Client>>,
@@ -76,6 +102,8 @@ pub(crate) struct EventLoop {
     unconnected: Vec<usize>,
     /// Clients with written requests that are not handed to the kernel yet.
     written: Vec<usize>,
+    /// Since when it has waited awake and found nothing.
+    idle_since: Option<Instant>,
     pub(crate) pacer: Option<Pacer>,
 }
 
@@ -84,16 +112,23 @@ impl EventLoop {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|error| TurnError::Register(error.into()))?;
         let alarm = alarm.start().map_err(|error| TurnError::Wait(error.into()))?;
-        let registered = epoll::add(&epoll, &alarm, EventData::new_u64(ALARM), EventFlags::IN);
-        registered.map_err(|error| TurnError::Register(error.into()))?;
+        let due_timer = DueTimer { timer: new_timer().map_err(|error| TurnError::Wait(error.into()))?, at: None };
+        // Its event needs no read: each setting starts it anew.
+        let timers = [(&alarm, ALARM, EventFlags::IN), (&due_timer.timer, DUE, EventFlags::IN | EventFlags::ET)];
+        for (timer, number, flags) in timers {
+            epoll::add(&epoll, timer, EventData::new_u64(number), flags)
+                .map_err(|error| TurnError::Register(error.into()))?;
+        }
         let event_loop = Self {
             epoll,
             alarm,
-            events: Vec::with_capacity((clients.len() + 1).min(MOST_EVENTS)),
+            due_timer,
+            events: Vec::with_capacity((clients.len() + 2).min(MOST_EVENTS)),
             active: clients.len(),
             clients: clients.into_iter().map(Some).collect(),
             unconnected: Vec::new(),
             written: Vec::new(),
+            idle_since: None,
             pacer,
         };
         for (number, client) in event_loop.clients.iter().enumerate() {
@@ -152,20 +187,43 @@ impl EventLoop {
     /// something has happened to. Returns the time, or that of the last look at the clock.
     #[inline]
     pub(crate) fn turn(&mut self, now: Instant) -> Result<Instant, TurnError> {
-        let wait = self.pacer.as_ref().and_then(|pacer| pacer.wait(now));
-        let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        let before = if self.pacer.is_some() { Instant::now() } else { now };
+        let timeout = self.timeout(before)?;
         self.events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(TurnError::Wait(error.into())),
         }
         let now = Instant::now();
-        self.send_due(now)?;
+        self.note_idle(timeout.is_some() && self.events.is_empty(), before, now);
+        self.send_due(before, now)?;
         for place in 0..self.events.len() {
             let Some(event) = self.events.get(place).copied() else { break };
             self.serve(event)?;
         }
         Ok(now)
+    }
+
+    /// Zero while the loop waits awake for what is due; none when the timer wakes it.
+    #[inline]
+    fn timeout(&mut self, now: Instant) -> Result<Option<Timespec>, TurnError> {
+        let Some(wake) = self.pacer.as_ref().and_then(Pacer::wake_at) else { return Ok(None) };
+        let rest = wake.saturating_duration_since(now);
+        if rest.is_zero() {
+            return Ok(Some(Timespec::default()));
+        }
+        self.due_timer.set(wake, rest).map_err(|error| TurnError::Wait(error.into()))?;
+        Ok(None)
+    }
+
+    /// Counts the wait from `before` to `now`, and what the loop did since the wait before it, if it
+    /// was awake in both and found nothing.
+    #[inline]
+    fn note_idle(&mut self, idle: bool, before: Instant, now: Instant) {
+        if idle && let Some(pacer) = &mut self.pacer {
+            pacer.note_idle(self.idle_since.unwrap_or(before), now);
+        }
+        self.idle_since = idle.then_some(now);
     }
 
     #[inline]
@@ -174,6 +232,9 @@ impl EventLoop {
         if data == ALARM {
             // Sets it anew.
             return self.alarm.wait().map_err(|error| TurnError::Wait(error.into()));
+        }
+        if data == DUE {
+            return Ok(());
         }
         let number = usize::try_from(data >> PLACE_BITS).unwrap_or(usize::MAX);
         let place = usize::try_from(data & ((1 << PLACE_BITS) - 1)).unwrap_or(usize::MAX);
@@ -195,9 +256,10 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Sends what is due by `now`, and retires clients whose schedule is over.
+    /// Sends what is due by `now`, the end of a wait since `before`, and retires clients whose
+    /// schedule is over.
     #[inline]
-    fn send_due(&mut self, now: Instant) -> Result<(), TurnError> {
+    fn send_due(&mut self, before: Instant, now: Instant) -> Result<(), TurnError> {
         while let Some(pacer) = &mut self.pacer
             && let Some((number, call)) = pacer.call(now)
         {
@@ -206,7 +268,7 @@ impl EventLoop {
                 (Some(client), Call::Due(_)) if client.blocked => pacer.park(),
                 (Some(client), Call::Due(due)) => {
                     client.write_due(due)?;
-                    pacer.send(due, Instant::now());
+                    pacer.send(due, Instant::now(), late_wake(due.instant, before, now));
                     if self.written.last() != Some(&number) {
                         self.written.push(number);
                     }
@@ -272,5 +334,51 @@ impl EventLoop {
     pub(crate) fn finish(self) -> (Vec<(usize, Client)>, Option<Pacer>) {
         let left = self.clients.into_iter().enumerate();
         (left.filter_map(|(number, client)| Some((number, client?))).collect(), self.pacer)
+    }
+}
+
+/// How late a wait from `before` to `now` ended for what was due within it. The loop itself was
+/// late for what was due before.
+#[inline]
+fn late_wake(due: Instant, before: Instant, now: Instant) -> Duration {
+    if due < before { Duration::ZERO } else { now.saturating_duration_since(due) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::pacer::Remaining;
+    use crate::workload::{schedule::Plan, streams::Crowd};
+    use dragstrip_crds::workload::OpenLoopSpec;
+
+    /// How late a loop wakes for a request that is due 1.3 ms from now.
+    fn lateness() -> Duration {
+        let rate = OpenLoopSpec { operations_per_second: 1, ..OpenLoopSpec::default() };
+        let plan = Plan { rate, seed: 1, crowd: Crowd::ALONE, connections: 1 };
+        let due = Instant::now() + Duration::from_micros(1_300);
+        let remaining = vec![Remaining::For(Duration::from_secs(1))];
+        let pacer = Pacer::new(&plan, &[0], remaining, due, due, Duration::ZERO).unwrap();
+        let alarm = Alarm { every: Duration::from_secs(1), once_at: Duration::ZERO };
+        let mut event_loop = EventLoop::new(Vec::new(), Some(pacer), alarm).unwrap();
+        let mut now = Instant::now();
+        while now < due {
+            now = event_loop.turn(now).unwrap();
+        }
+        now - due
+    }
+
+    #[test]
+    fn a_request_does_not_wait_for_the_next_whole_millisecond() {
+        // On a busy machine the best of many counts.
+        let best = (0..50).map(|_| lateness()).min().unwrap();
+        assert!(best < Duration::from_micros(500), "woken {best:?} late at best");
+    }
+
+    #[test]
+    fn only_what_was_due_during_a_wait_was_awaited_too_long() {
+        let before = Instant::now();
+        let at = |micros| before + Duration::from_micros(micros);
+        assert_eq!(late_wake(at(10), before, at(30)), Duration::from_micros(20));
+        assert_eq!(late_wake(before, at(10), at(30)), Duration::ZERO, "the loop was busy when it was due");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use dragstrip_crds::workload::Pacing;
 use dragstrip_results::histogram::{self, HistogramError};
 use hdrhistogram::Histogram;
 
@@ -15,9 +16,10 @@ use crate::workload::schedule::{Agenda, Plan};
 /// How long before its time a request is awaited awake: waking up takes about as
 /// long, and would make every request late.
 const AWAKE_WAIT: Duration = Duration::from_micros(60);
-/// Share of the CPU that waiting awake may take at most, so that a thread which
-/// only keeps time does not look busy.
+/// Share of the CPU that waiting awake may take at most.
 const AWAKE_SHARE: f64 = 0.2;
+/// The same with [`Pacing::Spin`], whatever its share: longer than all but the rarest late wakes.
+const SPIN_WAIT: Duration = Duration::from_micros(500);
 
 /// How punctual a thread's clients were, over the measured window.
 #[derive(Clone, Debug)]
@@ -29,6 +31,10 @@ pub(crate) struct ScheduleCounts {
     /// From the intended time to the write, in microseconds; of what was never
     /// written, to the end.
     pub(crate) lag: Histogram<u64>,
+    /// The part of it, in microseconds, by which the kernel woke the thread late for the request.
+    pub(crate) wake_lag: Histogram<u64>,
+    /// How long the thread waited awake.
+    pub(crate) idle: Duration,
     /// When the measured part of the schedule begins and ends.
     pub(crate) window: (Instant, Instant),
 }
@@ -81,31 +87,36 @@ impl Pacer {
         });
         let end = measured_from + length.max().unwrap_or_default();
         let agenda = Agenda::new(plan, numbers);
-        let affordable =
-            Duration::try_from_secs_f64(agenda.mean_interval() * AWAKE_SHARE).unwrap_or(AWAKE_WAIT);
+        let awake_wait = match plan.rate.pacing {
+            Pacing::Spin => SPIN_WAIT,
+            Pacing::Timer => Duration::try_from_secs_f64(agenda.mean_interval() * AWAKE_SHARE)
+                .map_or(AWAKE_WAIT, |affordable| AWAKE_WAIT.min(affordable)),
+        };
         let window = (measured_from, end);
         Ok(Self {
             agenda,
             origin,
             measured_from,
             remaining,
-            awake_wait: AWAKE_WAIT.min(affordable),
+            awake_wait,
             counts: ScheduleCounts {
                 scheduled: 0,
                 sent: 0,
                 due_per_second: Vec::new(),
                 lag: histogram::empty()?,
+                wake_lag: histogram::empty()?,
+                idle: Duration::ZERO,
                 window,
             },
             answers_until: end + drain,
         })
     }
 
-    /// How long the loop may sleep; none when nothing more is due.
+    /// Until when the loop may sleep; none when nothing more is due.
     #[inline]
-    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
         let (due, _) = self.agenda.peek()?;
-        Some((self.origin + due).saturating_duration_since(now).saturating_sub(self.awake_wait))
+        (self.origin + due).checked_sub(self.awake_wait)
     }
 
     /// What the next client has to do by `now`. Call [`Self::send`], [`Self::park`] or
@@ -133,12 +144,15 @@ impl Pacer {
         }
     }
 
-    /// What was due is written at `now`.
+    /// What was due is written at `now`, and the thread was woken `late` for it.
     #[inline]
-    pub(crate) fn send(&mut self, due: Origin, now: Instant) {
+    pub(crate) fn send(&mut self, due: Origin, now: Instant, late: Duration) {
         if let Some((_, client)) = self.agenda.pop() {
             self.count(client, due, now);
-            self.counts.sent += u64::from(due.measured);
+            if due.measured {
+                self.counts.sent += 1;
+                self.counts.wake_lag.saturating_record(rounded_micros(late));
+            }
         }
     }
 
@@ -165,6 +179,14 @@ impl Pacer {
         }
         if let Some(count) = self.counts.due_per_second.get_mut(place) {
             *count += 1;
+        }
+    }
+
+    /// The thread waited awake from `since` to `now`.
+    #[inline]
+    pub(crate) fn note_idle(&mut self, since: Instant, now: Instant) {
+        if since >= self.measured_from {
+            self.counts.idle += now.saturating_duration_since(since);
         }
     }
 
@@ -199,11 +221,11 @@ impl Pacer {
 mod tests {
     use super::*;
     use crate::workload::streams::Crowd;
-    use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
+    use dragstrip_crds::workload::OpenLoopSpec;
 
     /// Two clients, 10 requests a second together, for a second from `origin` on.
-    fn pacer(origin: Instant) -> Pacer {
-        let rate = OpenLoopSpec { operations_per_second: 10, arrival: ArrivalSchedule::Fixed };
+    fn pacer(origin: Instant, pacing: Pacing) -> Pacer {
+        let rate = OpenLoopSpec { operations_per_second: 10, pacing, ..OpenLoopSpec::default() };
         let plan = Plan { rate, seed: 1, crowd: Crowd::ALONE, connections: 2 };
         let remaining = vec![Remaining::For(Duration::from_secs(1)), Remaining::Requests(3)];
         Pacer::new(&plan, &[0, 1], remaining, origin, origin, Duration::from_secs(2)).unwrap()
@@ -212,7 +234,7 @@ mod tests {
     #[test]
     fn what_a_blocked_client_misses_is_counted_with_its_wait_and_not_as_sent() {
         let origin = Instant::now();
-        let mut pacer = pacer(origin);
+        let mut pacer = pacer(origin, Pacing::Timer);
         let late = origin + Duration::from_millis(950);
         let mut sent = Vec::new();
         while let Some((client, call)) = pacer.call(late) {
@@ -220,7 +242,7 @@ mod tests {
                 Call::Over => pacer.retire(client),
                 Call::Due(_) if client == 0 => pacer.park(),
                 Call::Due(due) => {
-                    pacer.send(due, late);
+                    pacer.send(due, late, Duration::ZERO);
                     sent.push(due.instant - origin);
                 }
             }
@@ -235,12 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_spins_is_awake_long_before_a_request_and_its_measured_wait_is_counted() {
+        let origin = Instant::now() + Duration::from_secs(1);
+        let mut pacer = pacer(origin, Pacing::Spin);
+        let awake = origin - Duration::from_micros(500);
+        assert_eq!(pacer.wake_at(), Some(awake));
+        pacer.note_idle(awake, origin);
+        pacer.note_idle(origin, origin + Duration::from_micros(7));
+        assert_eq!(pacer.counts.idle, Duration::from_micros(7), "the rest was before the measured window");
+    }
+
+    #[test]
     fn a_client_that_can_write_again_goes_on_where_it_was() {
         let origin = Instant::now();
-        let mut pacer = pacer(origin);
+        let mut pacer = pacer(origin, Pacing::Timer);
         assert!(matches!(pacer.call(origin), Some((0, Call::Due(due))) if due.instant == origin));
         pacer.park();
-        assert_eq!(pacer.wait(origin), Some(Duration::from_micros(100_000 - 60)));
+        assert_eq!(pacer.wake_at(), Some(origin + Duration::from_micros(100_000 - 60)));
         pacer.unpark(0);
         assert!(matches!(pacer.call(origin), Some((0, Call::Due(due))) if due.instant == origin));
     }

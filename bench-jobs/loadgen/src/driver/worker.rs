@@ -1,7 +1,6 @@
 //! One load thread: connects its connections, waits at the line, runs them on
 //! an event loop of its own and hands back what they counted.
 
-use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -177,9 +176,6 @@ async fn run_load(
     let pacer =
         pacer(configuration, &clients, origin).map_err(|error| plan.failure("start the schedule", &error))?;
     let clients = clients_of(clients, &plan.load, &context, origin);
-    if pacer.is_some() {
-        wake_punctually().map_err(|error| plan.failure("have the thread woken in time", &error))?;
-    }
     let mut event_loop = EventLoop::new(clients, pacer, watch.alarm())
         .map_err(|error| plan.failure("start the event loop", &error))?;
     let failure = watch.over(&mut event_loop, &connector, phase).await.err();
@@ -192,13 +188,6 @@ async fn run_load(
     let mut recorder = context.recorder.into_inner();
     recorder.finish();
     Ok(WorkerOutcome { thread: plan.thread, recorder: Some(recorder), schedule, cpu, busy, failure })
-}
-
-/// Has the kernel wake this thread when its timers end: of others it may put timers that
-/// end within 50 us of each other together (`PR_SET_TIMERSLACK` in prctl(2)), and each
-/// request of an open loop would leave that much late.
-fn wake_punctually() -> std::io::Result<()> {
-    Ok(rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))?)
 }
 
 /// The schedule of an open loop.

@@ -69,6 +69,17 @@ fn an_open_loop_sends_what_is_scheduled() {
 }
 
 #[test]
+fn a_thread_that_spins_between_its_requests_does_not_look_busy() {
+    let server = RedisServer::start(&[]);
+    let options = "rate.operationsPerSecond=2000 rate.pacing=Spin duration=1s keyMaximum=99";
+    let report = run(server.port, options).report();
+    let schedule = report.schedule.as_ref().unwrap();
+    assert_eq!((schedule.scheduled, schedule.answered), (2000, 2000));
+    assert!(schedule.wake_lag_p99_milliseconds <= schedule.lag_milliseconds.p99, "{schedule:?}");
+    assert!(report.client_cpu.max_thread_share < 0.5, "{:?}", report.client_cpu);
+}
+
+#[test]
 fn a_stalled_server_shows_in_the_latency_of_everything_that_was_due() {
     let server = RedisServer::start(&[]);
     let options = "connectionsPerThread=10 rate.operationsPerSecond=1000 duration=5s keyMaximum=99 progressInterval=50ms";

@@ -10,7 +10,7 @@ use dragstrip_crds::{
 
 fn schedule(schedule: &ScheduleRecord) -> String {
     format!(
-        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered{}, {} unanswered; sent late by ms: {}",
+        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered{}, {} unanswered; sent late by ms: {}{}",
         schedule.kind,
         rate(schedule.operations_per_second),
         thousands(schedule.scheduled),
@@ -22,6 +22,10 @@ fn schedule(schedule: &ScheduleRecord) -> String {
             .unwrap_or_default(),
         thousands(schedule.unanswered),
         lag(&schedule.lag_milliseconds),
+        schedule
+            .wake_lag_p99_milliseconds
+            .map(|wake| format!("; woken late by ms: p99 {wake:.3}"))
+            .unwrap_or_default(),
     )
 }
 
@@ -130,7 +134,8 @@ mod tests {
                 "costPerMillionOperationsUsd": {"servers": 0.0036, "serversAndClients": 0.01},
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
-                    "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
+                    "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5},
+                    "wakeLagP99Milliseconds": 0.04},
                 "metrics": [{"name": "memory", "value": 4.5, "unit": "MiB"}],
                 "repetitions": [{"repetition": 1, "configMap": "c", "windowSeconds": 2.5,
                     "operationsPerSecond": 1.0, "p99Milliseconds": 1.0, "clientCpus": 1.0, "pods": 3,
@@ -149,7 +154,7 @@ mod tests {
                 "read: 100,000 keys loaded and counted before the load",
                 "read: 2 s of warm-up, in no figure",
                 "read: a million operations cost 0.003600 USD for the servers' nodes, 0.010000 USD for servers' and clients' nodes",
-                "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500",
+                "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500; woken late by ms: p99 0.040",
                 "read: memory: 4.5 MiB",
                 "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
                 "read: note: something was left out",

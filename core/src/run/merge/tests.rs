@@ -293,6 +293,7 @@ fn schedules_are_added_and_batches_are_of_one_pod_only() {
             unanswered: 2,
             answered_in_time: None,
             lag_milliseconds: LatencySummary::default(),
+            wake_lag_p99_milliseconds: Some(longest as f64),
         });
         let mut lag = histogram::empty().unwrap();
         (1..=100).for_each(|late| lag.record(late * longest).unwrap());
@@ -310,6 +311,7 @@ fn schedules_are_added_and_batches_are_of_one_pod_only() {
     assert_eq!(lag.max.map(f64::round), Some(10.0));
     assert!((lag.p50.unwrap() - 0.1).abs() < 0.01, "the median of both pods, not of either: {lag:?}");
     assert_eq!(Latencies::decode(&two.schedule_lag.unwrap()).unwrap().count(), 200);
+    assert_eq!(sum.wake_lag_p99_milliseconds, Some(100.0), "that of the later pod");
     assert!((sum.operations_per_second - 100.0).abs() < 1e-9);
 }
 

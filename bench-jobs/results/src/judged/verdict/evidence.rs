@@ -6,7 +6,10 @@ use crate::{
     ranges,
     result::{NodeRecord, PodResult, RepetitionResult, ServerRecord, WorkerRecord},
 };
-use dragstrip_crds::{run::Interval, workload::ToolSpec};
+use dragstrip_crds::{
+    run::Interval,
+    workload::{Pacing, ToolSpec},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a check came to.
@@ -143,6 +146,12 @@ impl<'a> Evidence<'a> {
     /// The threads of all servers, the busiest first.
     pub fn server_threads(&self) -> Vec<Busy> {
         sorted(self.servers().flat_map(|(name, usage)| threads_of(usage, usage.seconds, name)).collect())
+    }
+
+    /// Whether the load threads use their CPUs even while they wait.
+    pub fn spins(&self) -> bool {
+        let ToolSpec::Loadgen(spec) = self.tool else { return false };
+        spec.rate.as_ref().is_some_and(|rate| rate.pacing == Pacing::Spin)
     }
 
     fn node(&self, name: &str) -> Option<&'a NodeRecord> {

@@ -98,8 +98,11 @@ pub(super) fn schedule_lag(evidence: &Evidence, limit: f64) -> Found {
         return Found::NotMade("how late requests were sent, or the p99 of their latency, is not known");
     };
     unless(lag <= limit * latency, || {
+        let machine = schedule.wake_lag_p99_milliseconds.map_or_else(String::new, |wake| {
+            format!("; the machine's part: it woke the load threads {wake:.3} ms late (p99)")
+        });
         format!(
-            "1 % of the requests were sent {lag:.3} ms late or more, which is {} of the p99 of {latency:.3} ms (limit {})",
+            "1 % of the requests were sent {lag:.3} ms late or more, which is {} of the p99 of {latency:.3} ms (limit {}){machine}",
             percent(lag / latency),
             percent(limit)
         )

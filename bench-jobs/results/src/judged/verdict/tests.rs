@@ -301,6 +301,7 @@ fn scheduled(answered: u64, p99: f64) -> RepetitionResult {
         answered,
         unanswered: 10_000 - answered,
         lag_milliseconds: LatencySummary { p99: Some(p99), ..LatencySummary::default() },
+        wake_lag_p99_milliseconds: Some(p99 - 0.01),
     });
     result
 }
@@ -312,6 +313,8 @@ fn an_open_loop_that_is_late_or_not_followed_is_degraded() {
     };
     assert_eq!(names(scheduled(10_000, 0.05)), Vec::<String>::new());
     assert_eq!(names(scheduled(10_000, 1.5)), ["ScheduleLag"], "a quarter of the p99");
+    let message = judged(scheduled(10_000, 1.5), &open_loop(), &[]).reasons.remove(0).message;
+    assert!(message.ends_with("the machine's part: it woke the load threads 1.490 ms late (p99)"), "{message}");
     assert_eq!(names(scheduled(10_000, 1.1)), Vec::<String>::new());
     assert_eq!(names(scheduled(9_000, 0.05)), ["RateNotKept"]);
 }
@@ -622,6 +625,16 @@ fn a_rate_that_the_server_follows_is_the_limit_and_otherwise_the_server_is() {
     assert_eq!(behind.by, Limiter::Server);
     let words = "answered 90 % of the 1,000 operations per second in time";
     assert!(behind.evidence.contains(words), "{}", behind.evidence);
+}
+
+#[test]
+fn a_client_that_spins_through_its_whole_cpu_does_not_limit_the_throughput() {
+    let spec = json!({"duration": "10s", "rate": {"operationsPerSecond": 1000, "pacing": "Spin"}});
+    let spinning = ToolSpec::Loadgen(serde_json::from_value(spec).unwrap());
+    let mut behind = scheduled(9_000, 0.05);
+    behind.pods[0].client.cpu_limit = Some(0.4);
+    let by = |tool| judged(behind.clone(), tool, &[]).limited_by.unwrap();
+    assert_eq!((by(&spinning).by, by(&open_loop()).by), (Limiter::Server, Limiter::Client));
 }
 
 #[test]
