@@ -46,7 +46,8 @@ struct Arguments {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [port, connections, seconds, pipeline, reply_bytes, request_bytes, file, pace @ ..] = words.as_slice()
+    let [port, connections, seconds, pipeline, reply_bytes, request_bytes, file, pace @ ..] =
+        words.as_slice()
     else {
         return Err("usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE \
                     [RATE AWAKE_MICROS]"

@@ -112,9 +112,11 @@ impl EventLoop {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|error| TurnError::Register(error.into()))?;
         let alarm = alarm.start().map_err(|error| TurnError::Wait(error.into()))?;
-        let due_timer = DueTimer { timer: new_timer().map_err(|error| TurnError::Wait(error.into()))?, at: None };
+        let due_timer =
+            DueTimer { timer: new_timer().map_err(|error| TurnError::Wait(error.into()))?, at: None };
         // Its event needs no read: each setting starts it anew.
-        let timers = [(&alarm, ALARM, EventFlags::IN), (&due_timer.timer, DUE, EventFlags::IN | EventFlags::ET)];
+        let timers =
+            [(&alarm, ALARM, EventFlags::IN), (&due_timer.timer, DUE, EventFlags::IN | EventFlags::ET)];
         for (timer, number, flags) in timers {
             epoll::add(&epoll, timer, EventData::new_u64(number), flags)
                 .map_err(|error| TurnError::Register(error.into()))?;

@@ -154,7 +154,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn plan(arrival: ArrivalSchedule, rate: i64, connections: u64, crowd: Crowd) -> Plan {
-        Plan { rate: OpenLoopSpec { operations_per_second: rate, arrival, ..OpenLoopSpec::default() }, seed: 7, crowd, connections }
+        Plan {
+            rate: OpenLoopSpec { operations_per_second: rate, arrival, ..OpenLoopSpec::default() },
+            seed: 7,
+            crowd,
+            connections,
+        }
     }
 
     fn times(

@@ -17,7 +17,8 @@ use std::{collections::BTreeMap, sync::Arc};
 fn set_rate(search: &SearchSpec, tool: &mut ToolSpec, rate: u64) {
     if let ToolSpec::Loadgen(spec) = tool {
         let operations_per_second = i64::try_from(rate).unwrap_or(i64::MAX);
-        spec.rate = Some(OpenLoopSpec { operations_per_second, arrival: search.arrival, ..OpenLoopSpec::default() });
+        spec.rate =
+            Some(OpenLoopSpec { operations_per_second, arrival: search.arrival, ..OpenLoopSpec::default() });
     }
 }
 

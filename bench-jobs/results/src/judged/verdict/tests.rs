@@ -314,7 +314,10 @@ fn an_open_loop_that_is_late_or_not_followed_is_degraded() {
     assert_eq!(names(scheduled(10_000, 0.05)), Vec::<String>::new());
     assert_eq!(names(scheduled(10_000, 1.5)), ["ScheduleLag"], "a quarter of the p99");
     let message = judged(scheduled(10_000, 1.5), &open_loop(), &[]).reasons.remove(0).message;
-    assert!(message.ends_with("the machine's part: it woke the load threads 1.490 ms late (p99)"), "{message}");
+    assert!(
+        message.ends_with("the machine's part: it woke the load threads 1.490 ms late (p99)"),
+        "{message}"
+    );
     assert_eq!(names(scheduled(10_000, 1.1)), Vec::<String>::new());
     assert_eq!(names(scheduled(9_000, 0.05)), ["RateNotKept"]);
 }
