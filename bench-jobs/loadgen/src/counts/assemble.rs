@@ -364,8 +364,9 @@ fn totals(records: &[OperationRecord], window_seconds: f64) -> Totals {
 }
 
 fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
-    let idle = outcome.schedule.as_ref().map(|counts| counts.idle).unwrap_or_default();
-    let cpu_seconds = outcome.cpu.total().saturating_sub(idle).as_secs_f64();
+    // To fall asleep and to wake may take more CPU than the requests, and leaves room for more of them.
+    let waited = outcome.schedule.as_ref().map(|counts| counts.waited).unwrap_or_default();
+    let cpu_seconds = outcome.cpu.total().min(outcome.busy.saturating_sub(waited)).as_secs_f64();
     let busy = outcome.busy.as_secs_f64();
     let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
     let waiting_seconds = outcome.cpu.waiting.as_secs_f64();

@@ -276,7 +276,7 @@ pub struct ClientCpu {
 pub struct ThreadCpu {
     /// Number of the thread, from 0.
     pub thread: usize,
-    /// User and kernel mode, in seconds, without the time that an open loop waited awake.
+    /// User and kernel mode, in seconds, in an open loop at most the time that it did not wait.
     pub cpu_seconds: f64,
     /// Ready to run, without a CPU, in seconds; 0 if the kernel does not report it.
     pub waiting_seconds: f64,

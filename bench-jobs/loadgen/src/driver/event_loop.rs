@@ -197,7 +197,7 @@ impl EventLoop {
             Err(error) => return Err(TurnError::Wait(error.into())),
         }
         let now = Instant::now();
-        self.note_idle(timeout.is_some() && self.events.is_empty(), before, now);
+        self.note_wait(timeout.is_some() && self.events.is_empty(), before, now);
         self.send_due(before, now)?;
         for place in 0..self.events.len() {
             let Some(event) = self.events.get(place).copied() else { break };
@@ -218,14 +218,14 @@ impl EventLoop {
         Ok(None)
     }
 
-    /// Counts the wait from `before` to `now`, and what the loop did since the wait before it, if it
-    /// was awake in both and found nothing.
+    /// Counts the wait from `before` to `now`, and the time since the wait before it if the loop was
+    /// awake in both and found nothing: it only came round.
     #[inline]
-    fn note_idle(&mut self, idle: bool, before: Instant, now: Instant) {
-        if idle && let Some(pacer) = &mut self.pacer {
-            pacer.note_idle(self.idle_since.unwrap_or(before), now);
+    fn note_wait(&mut self, in_vain: bool, before: Instant, now: Instant) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.note_wait(self.idle_since.filter(|_| in_vain).unwrap_or(before), now);
+            self.idle_since = in_vain.then_some(now);
         }
-        self.idle_since = idle.then_some(now);
     }
 
     #[inline]

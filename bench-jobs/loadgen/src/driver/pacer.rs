@@ -33,8 +33,8 @@ pub(crate) struct ScheduleCounts {
     pub(crate) lag: Histogram<u64>,
     /// The part of it, in microseconds, by which the kernel woke the thread late for the request.
     pub(crate) wake_lag: Histogram<u64>,
-    /// How long the thread waited awake.
-    pub(crate) idle: Duration,
+    /// How long the thread waited, asleep or awake.
+    pub(crate) waited: Duration,
     /// When the measured part of the schedule begins and ends.
     pub(crate) window: (Instant, Instant),
 }
@@ -105,7 +105,7 @@ impl Pacer {
                 due_per_second: Vec::new(),
                 lag: histogram::empty()?,
                 wake_lag: histogram::empty()?,
-                idle: Duration::ZERO,
+                waited: Duration::ZERO,
                 window,
             },
             answers_until: end + drain,
@@ -182,11 +182,11 @@ impl Pacer {
         }
     }
 
-    /// The thread waited awake from `since` to `now`.
+    /// The thread waited from `since` to `now`.
     #[inline]
-    pub(crate) fn note_idle(&mut self, since: Instant, now: Instant) {
+    pub(crate) fn note_wait(&mut self, since: Instant, now: Instant) {
         if since >= self.measured_from {
-            self.counts.idle += now.saturating_duration_since(since);
+            self.counts.waited += now.saturating_duration_since(since);
         }
     }
 
@@ -258,13 +258,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_spins_is_awake_long_before_a_request_and_its_measured_wait_is_counted() {
-        let origin = Instant::now() + Duration::from_secs(1);
+        let awake = Instant::now();
+        let origin = awake + Duration::from_micros(500);
         let mut pacer = pacer(origin, Pacing::Spin);
-        let awake = origin - Duration::from_micros(500);
         assert_eq!(pacer.wake_at(), Some(awake));
-        pacer.note_idle(awake, origin);
-        pacer.note_idle(origin, origin + Duration::from_micros(7));
-        assert_eq!(pacer.counts.idle, Duration::from_micros(7), "the rest was before the measured window");
+        pacer.note_wait(awake, origin);
+        pacer.note_wait(origin, origin + Duration::from_micros(7));
+        assert_eq!(pacer.counts.waited, Duration::from_micros(7), "the rest was before the measured window");
     }
 
     #[test]
