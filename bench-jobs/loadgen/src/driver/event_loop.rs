@@ -102,7 +102,7 @@ pub(crate) struct EventLoop {
     unconnected: Vec<usize>,
     /// Clients with written requests that are not handed to the kernel yet.
     written: Vec<usize>,
-    /// Since when it has waited awake and found nothing.
+    /// When the last wait ended, if the loop was awake in it and has done nothing since.
     idle_since: Option<Instant>,
     pub(crate) pacer: Option<Pacer>,
 }
@@ -218,8 +218,8 @@ impl EventLoop {
         Ok(None)
     }
 
-    /// Counts the wait from `before` to `now`, and the time since the wait before it if the loop was
-    /// awake in both and found nothing: it only came round.
+    /// Counts the wait from `before` to `now`, with the time since the last one if the loop only came
+    /// round between them.
     #[inline]
     fn note_wait(&mut self, in_vain: bool, before: Instant, now: Instant) {
         if let Some(pacer) = &mut self.pacer {
@@ -284,6 +284,7 @@ impl EventLoop {
             }
         }
         while let Some(number) = self.written.pop() {
+            self.idle_since = None;
             if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
                 client.flush()?;
             }
