@@ -14,7 +14,7 @@ pub use measured::{
 };
 pub use memory::{MemoryMoment, MemoryReading, MemorySpec, SUM};
 pub use search::{
-    HALVINGS, KneeReason, KneeStatus, MOST_POINTS, Raise, SearchPointStatus, SearchSpec, SearchStatus,
+    KneeReason, KneeStatus, MOST_POINTS, Raise, SearchPointStatus, SearchSpec, SearchStatus,
     ShareStatus, Until,
 };
 pub use status::{

@@ -4,6 +4,7 @@
 
 pub mod comparisons;
 pub mod open_loop;
+pub mod search;
 pub mod steadiness;
 
 use dragstrip_crds::workload::ToolSpec;
@@ -50,6 +51,7 @@ pub fn all(cases: usize) -> Vec<Property> {
     let mut all = open_loop::properties(cases);
     all.extend(steadiness::properties(cases));
     all.extend(comparisons::properties(cases));
+    all.extend(search::properties(cases));
     all
 }
 

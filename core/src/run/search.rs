@@ -2,7 +2,7 @@
 
 mod attempts;
 pub(super) mod figures;
-pub(super) mod knee;
+pub mod knee;
 pub(super) mod point;
 
 pub use attempts::{raised, settle};

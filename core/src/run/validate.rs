@@ -205,10 +205,10 @@ mod tests {
         let search = json!({"raise": "Connections", "to": 3, "until": {"p99": "1ms"}, "rates": ["0.5"]});
         knee.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
         let names = names(&knee);
-        let points = (1..=7).map(|number| format!("sprint-knee-1p{number}"));
+        let points = (1..=21).map(|number| format!("sprint-knee-1p{number}"));
         let first: Vec<String> = std::iter::once("sprint-write-1".to_owned()).chain(points).collect();
-        assert_eq!(names[..8], first, "from, two doublings and four halvings");
-        assert_eq!(names[8..10], ["sprint-knee-1r1", "sprint-write-1b"]);
+        assert_eq!(names[..22], first, "from, two doublings, four halvings and fourteen repeats");
+        assert_eq!(names[22..24], ["sprint-knee-1r1", "sprint-write-1b"]);
         assert_eq!(names.last().map(String::as_str), Some("sprint-knee-1r1b"));
         let phase = "p".repeat(16);
         let mut long = run(&[&phase], 99);
@@ -228,7 +228,7 @@ mod tests {
         many.spec.phases = vec![many.spec.phases[0].clone(); 2];
         many.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
         let refusal = validate(&many).unwrap_err().to_string();
-        assert!(refusal.contains("up to 32,670 measurements"), "{refusal}");
+        assert!(refusal.contains("up to 46,530 measurements"), "{refusal}");
     }
 
     #[test]

@@ -14,10 +14,14 @@ use serde_with::skip_serializing_none;
 
 /// Most doublings from `from` to `to`.
 pub const MOST_DOUBLINGS: u32 = 19;
-/// Most points of a search: `from`, its doublings and the halvings.
-pub const MOST_POINTS: u32 = 1 + MOST_DOUBLINGS + HALVINGS;
+/// Most points of a search: `from`, its doublings, the halvings, and the repeated measurements.
+pub const MOST_POINTS: u32 = 1 + MOST_DOUBLINGS + HALVINGS + REPEATS;
 /// Halvings until an interval between a value and its double is at most a tenth of the value.
-pub const HALVINGS: u32 = 4;
+const HALVINGS: u32 = 4;
+/// Measurements that confirm values, and those near the knee.
+const REPEATS: u32 = 14;
+/// Most measurements of one value that is the only one.
+const CONFIRMATIONS: u32 = 2;
 /// Largest value of a search: a rate far beyond any server.
 const LARGEST_VALUE: i64 = 1_000_000_000;
 
@@ -57,7 +61,7 @@ impl Raise {
 pub struct Until {
     /// Find the largest value with a 99th percentile of latency of at most this, such as 1ms or 500us.
     pub p99: Option<LatencyBound>,
-    /// Find the smallest value from which two doublings each add less than this share of throughput,
+    /// Find the smallest value from which two doublings add less than this share of throughput each,
     /// from "0.001" to "1", such as "0.02". With `raise: Rate`, find the largest rate that the server
     /// follows, whatever the share.
     #[x_kube(validation = Rule::new(decimal_between("0.001", "1.0"))
@@ -65,9 +69,11 @@ pub struct Until {
     pub gain: Option<Decimal>,
 }
 
-/// Search for the limit of a server: double one value until it breaks a bound, then halve the
-/// interval until it is at most a tenth of the value, or 1. Each value is measured as the phase
-/// declares, by its own Job: at most 24 in each repetition.
+/// Search for the limit of a server: double one value until it breaks a bound, halve the interval
+/// until it is at most a tenth of the value, then measure near the bound and fit the limit through
+/// all measurements. A value that decides is measured twice, a third time if the two disagree. Each
+/// measurement is made as the phase declares, by its own Job: usually about 20, and at most 38 in
+/// each repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -105,14 +111,13 @@ pub struct SearchSpec {
 }
 
 impl SearchSpec {
-    /// Most points that this search can measure.
+    /// Most measurements of this search, without those at shares.
     pub fn most_points(&self) -> u32 {
         let mut doublings = 0;
         while doublings < MOST_DOUBLINGS && self.from.saturating_mul(1 << doublings) < self.to {
             doublings += 1;
         }
-        let halvings = if doublings == 0 { 0 } else { HALVINGS };
-        1 + doublings + halvings
+        1 + doublings + if doublings == 0 { CONFIRMATIONS } else { HALVINGS + REPEATS }
     }
 
     /// Most client pods that this search uses in a phase with `pods`.
@@ -135,7 +140,7 @@ pub enum KneeReason {
     Limit,
 }
 
-/// The value that was found.
+/// The value that was found, one of those measured.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -145,9 +150,10 @@ pub struct KneeStatus {
     /// The value, in the unit of what was raised: the median of several repetitions, or the lower of
     /// two.
     pub value: u64,
-    /// The largest measured value within the bound, the smallest of all repetitions.
+    /// Lower end of the knee's 95 % confidence interval, or for `gain` the smallest value from which
+    /// measurements contradict each other; the smallest of all repetitions.
     pub low: u64,
-    /// The smallest measured value beyond the bound, the largest of all repetitions.
+    /// Upper end of that interval, the largest of all repetitions.
     pub high: u64,
     /// Throughput at the value, in operations per second, mean over repetitions.
     pub operations_per_second: f64,
@@ -157,7 +163,7 @@ pub struct KneeStatus {
     pub why: KneeReason,
 }
 
-/// One value that was measured.
+/// One measurement of a value.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -211,7 +217,7 @@ pub struct ShareStatus {
 pub struct SearchStatus {
     /// What was raised.
     pub raise: Raise,
-    /// Every measured value, by repetition and value; if there are very many, those of the first
+    /// Every measurement, by repetition and value; if there are very many, those of the first
     /// repetitions.
     pub points: Vec<SearchPointStatus>,
     /// The value that was found; omitted until the search ends, and if the first value was beyond

@@ -72,7 +72,7 @@ fn summary(search: &SearchStatus) -> String {
     };
     let p99 = knee.p99_milliseconds.map(|p99| format!(", p99 {p99:.3} ms")).unwrap_or_default();
     format!(
-        "knee at {} {} (from {} to {}): {} ops/s{p99}; {}",
+        "knee at {} {} (interval {} to {}): {} ops/s{p99}; {}",
         thousands(knee.value),
         search.raise.unit(),
         thousands(knee.low),
@@ -119,7 +119,7 @@ mod tests {
         let line = |part: &str| text.lines().find(|line| line.contains(part)).unwrap_or_default().to_owned();
         assert!(
             text.starts_with(
-                "knee: knee at 16 connections per thread (from 16 to 17): 120,000 ops/s, p99 0.900 ms; \
+                "knee: knee at 16 connections per thread (interval 16 to 17): 120,000 ops/s, p99 0.900 ms; \
                  the next value's p99 was above the bound\n"
             ),
             "{text}"

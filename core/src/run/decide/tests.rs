@@ -612,11 +612,11 @@ fn in_search(states: &[AttemptState], stored: &BTreeMap<String, StoredResult>, c
     decide(&run, &with(attempts), at(400))
 }
 
-/// What is stored of the first points, by their p99 in milliseconds.
-fn stored_points(p99: &[f64]) -> BTreeMap<String, StoredResult> {
-    let point = |(index, p99): (usize, &f64)| {
+/// What is stored of the first points: their values, and their p99 in milliseconds.
+fn stored_points(points: &[(u64, f64)]) -> BTreeMap<String, StoredResult> {
+    let point = |(index, (value, p99)): (usize, &(u64, f64))| {
         let point = SearchPoint {
-            value: 1 << index,
+            value: *value,
             share: None,
             operations_per_second: 1.0,
             p99_milliseconds: Some(*p99),
@@ -628,7 +628,7 @@ fn stored_points(p99: &[f64]) -> BTreeMap<String, StoredResult> {
         )
     };
     let write = ("sprint-write-1".to_owned(), StoredResult::default());
-    p99.iter().enumerate().map(point).chain([write]).collect()
+    points.iter().enumerate().map(point).chain([write]).collect()
 }
 
 #[test]
@@ -637,24 +637,31 @@ fn a_search_takes_one_step_after_the_other_and_ends_where_its_figures_end_it() {
     let table = [
         ("the first value", vec![done()], vec![], Step::CreateJob(1)),
         ("is collected", vec![done(), Ended], vec![], Step::Collect(1)),
-        ("a good one is doubled", vec![done(), done()], vec![0.5], Step::CreateJob(2)),
+        ("a good one is doubled", vec![done(); 2], vec![(1, 0.5)], Step::CreateJob(2)),
+        ("a bad one is measured again", vec![done(); 3], vec![(1, 0.5), (2, 2.0)], Step::CreateJob(3)),
         (
-            "a bad one beside it ends the search",
-            vec![done(), done(), done()],
-            vec![0.5, 2.0],
-            Step::Finish(Ending::Succeeded),
-        ),
-        ("to is measured", vec![done(), done(), done(), Absent], vec![0.5, 0.6], Step::CreateJob(3)),
-        (
-            "three lies between two and four",
-            vec![done(), done(), done(), done()],
-            vec![0.5, 0.6, 2.0],
+            "so is the good one beside it",
+            vec![done(); 4],
+            vec![(1, 0.5), (2, 2.0), (2, 2.0)],
             Step::CreateJob(4),
         ),
         (
+            "that ends the search",
+            vec![done(); 5],
+            vec![(1, 0.5), (2, 2.0), (2, 2.0), (1, 0.5)],
+            Step::Finish(Ending::Succeeded),
+        ),
+        (
+            "to is measured",
+            vec![done(), done(), done(), Absent],
+            vec![(1, 0.5), (2, 0.6)],
+            Step::CreateJob(3),
+        ),
+        ("and again", vec![done(); 4], vec![(1, 0.5), (2, 0.6), (4, 0.7)], Step::CreateJob(4)),
+        (
             "to ends the search",
-            vec![done(), done(), done(), done()],
-            vec![0.5, 0.6, 0.7],
+            vec![done(); 5],
+            vec![(1, 0.5), (2, 0.6), (4, 0.7), (4, 0.7)],
             Step::Finish(Ending::Succeeded),
         ),
     ];
@@ -665,7 +672,7 @@ fn a_search_takes_one_step_after_the_other_and_ends_where_its_figures_end_it() {
 
 #[test]
 fn a_search_that_is_cancelled_keeps_what_it_has() {
-    let stored = stored_points(&[0.5]);
+    let stored = stored_points(&[(1, 0.5)]);
     let cancelled = in_search(&[done(), done()], &stored, true);
     assert_eq!(cancelled, Step::Finish(Ending::Cancelled));
     let ended = in_search(&[done(), done(), AttemptState::Ended], &stored, true);
@@ -675,6 +682,6 @@ fn a_search_that_is_cancelled_keeps_what_it_has() {
 #[test]
 fn clients_that_cannot_start_within_a_search_end_it_since_others_would_change_the_data() {
     let stuck = starting_since(0, None);
-    let found = ending(in_search(&[done(), done(), stuck], &stored_points(&[0.5]), false));
+    let found = ending(in_search(&[done(), done(), stuck], &stored_points(&[(1, 0.5)]), false));
     assert!(found.message.contains("earlier phases or points of the repetition"), "{}", found.message);
 }

@@ -10,7 +10,7 @@ use dragstrip_results::{
     search::SearchPoint,
 };
 
-/// Most points in a status; a search has 24 at most.
+/// Most points in a status; a search has 38 at most.
 const MOST_POINTS: usize = 120;
 
 /// A good result and the attempt that it is of.
@@ -179,14 +179,14 @@ mod tests {
         let found = phase.search.unwrap();
         let curve: Vec<(u64, String)> =
             found.points.iter().map(|point| (point.value, point.config_map.clone())).collect();
-        let expected = [(1, 1), (2, 2), (4, 3), (5, 6), (6, 5), (8, 4)];
+        let expected = [(1, 1), (2, 2), (4, 3), (5, 8), (5, 9), (6, 6), (6, 7), (8, 4), (8, 5)];
         assert_eq!(curve, expected.map(|(value, number)| (value, format!("sprint-knee-1p{number}"))));
         let knee = found.knee.unwrap();
         assert_eq!((knee.value, knee.low, knee.high, knee.why), (5, 5, 6, KneeReason::P99));
         assert!((knee.operations_per_second - 5000.0).abs() < 1e-6 && knee.repetition.is_none());
         assert_eq!(found.per_repetition, []);
         assert_eq!(phase.repetitions.len(), 1);
-        assert_eq!(phase.repetitions[0].config_map, "sprint-knee-1p6");
+        assert_eq!(phase.repetitions[0].config_map, "sprint-knee-1p8");
         assert!(
             (phase.operations[0].operations_per_second.mean - 5000.0).abs() < 1e-6,
             "the headline is the knee's"
@@ -203,14 +203,14 @@ mod tests {
         assert_eq!(found.per_repetition[2].repetition, Some(3));
         assert_eq!(found.knee.map(|knee| (knee.repetition, knee.value)), Some((None, 5)));
         assert_eq!(phase.repetitions.len(), 3, "one row for each repetition's knee");
-        assert_eq!((found.points.len(), found.rates.len()), (18, 3));
+        assert_eq!((found.points.len(), found.rates.len()), (27, 3));
     }
 
     #[test]
     fn a_status_holds_the_points_of_so_many_repetitions_as_fit() {
         let phase = measured(&searching(search(&json!({"p99": "550us"})), 30), usize::MAX);
         let found = phase.search.unwrap();
-        assert_eq!(found.points.len(), 120);
+        assert_eq!(found.points.len(), 117, "a search is there as a whole");
         assert_eq!(found.per_repetition.len(), 30, "the knees are all there");
         assert!(
             phase.notes.iter().any(|note| note.starts_with("points of later repetitions")),
@@ -231,7 +231,7 @@ mod tests {
     fn a_first_value_beyond_the_bound_is_reported_with_the_remedy() {
         let phase = measured(&searching(search(&json!({"p99": "50us"})), 1), usize::MAX);
         let found = phase.search.unwrap();
-        assert_eq!((found.knee, found.rates.len(), found.points.len()), (None, 0, 1));
+        assert_eq!((found.knee, found.rates.len(), found.points.len()), (None, 0, 2));
         assert!(
             phase.notes[0].contains("repetition 1: 1 connections per thread is beyond the bound"),
             "{:?}",

@@ -18,7 +18,7 @@ phases:
   warmup: 1s
   loadgen: {duration: 2s, ratio: '0:1', keyMaximum: 9999}
   search: {raise: Connections, to: 32, until: {gain: '0.2'}, rates: ['0.5', '0.8']}
-timeout: 8m
+timeout: 15m
 ";
 
 const RATE: &str = "
@@ -26,17 +26,17 @@ phases:
 - name: rate
   loadgen: {duration: 2s, ratio: '1:0', keyMaximum: 9999}
   search: {raise: Rate, from: 1000, to: 4000000, until: {p99: 100ms}}
-timeout: 8m
+timeout: 15m
 ";
 
-/// A search of a dozen points, each of which starts a pod.
-const SEARCH: Duration = Duration::from_secs(300);
+/// A search of two or three dozen points, each of which starts a pod.
+const SEARCH: Duration = Duration::from_secs(720);
 
-/// What holds of every search: each value once and in order, each with its figures, and
+/// What holds of every search: the values in order, each with its figures, and
 /// the knee among them.
 fn check_points(search: &SearchStatus) -> Result<()> {
     let values: Vec<u64> = search.points.iter().map(|point| point.value).collect();
-    ensure!(values.is_sorted_by(|a, b| a < b) && (2..=24).contains(&values.len()), "{values:?}");
+    ensure!(values.is_sorted() && (2..=38).contains(&values.len()), "{values:?}");
     for point in &search.points {
         let latency = point.latency_milliseconds;
         ensure!(point.operations_per_second > 100.0 && latency.p50 <= latency.p99, "{point:?}");
@@ -99,7 +99,7 @@ async fn a_search_by_rate_ends_within_the_bound_when_the_server_cannot_follow() 
         check_points(search)?;
         let knee = search.knee.as_ref().context("no knee")?;
         ensure!(matches!(knee.why, KneeReason::P99 | KneeReason::NotFollowed), "{knee:?}");
-        ensure!(knee.p99_milliseconds <= Some(100.0) && knee.value == knee.low, "{knee:?}");
+        ensure!(knee.p99_milliseconds <= Some(100.0), "{knee:?}");
         let answered = knee.operations_per_second / knee.value as f64;
         ensure!((0.9..1.1).contains(&answered), "{answered} of the rate was answered: {knee:?}");
         ensure!(rate.schedule.is_some(), "the phase's figures are those of an open loop");

@@ -82,14 +82,16 @@ fn each_value_follows_from_the_figures_before_it_and_what_is_not_needed_is_skipp
     // The second repetition has a slower server.
     let bound = |attempt: &Attempt| if attempt.repetition == 1 { 6.0 } else { 3.0 };
     let (course, stored) = course(&run, |attempt| good(attempt, bound(attempt)));
-    let first = ["write-1", "knee-1p1=1", "knee-1p2=2", "knee-1p3=4", "knee-1p4=8", "knee-1p5=6"];
-    let then = ["knee-1p6=7", "knee-1r1=3000", "knee-1r2=5400"];
-    let second = ["write-2", "knee-2p1=1", "knee-2p2=2", "knee-2p3=4", "knee-2p4=3", "knee-2r1=1500"];
+    let first = ["write-1", "knee-1p1=1", "knee-1p2=2", "knee-1p3=4", "knee-1p4=8", "knee-1p5=8"];
+    let then =
+        ["knee-1p6=6", "knee-1p7=7", "knee-1p8=7", "knee-1p9=6", "knee-1r1=3000", "knee-1r2=5400", "write-2"];
+    let second =
+        ["knee-2p1=1", "knee-2p2=2", "knee-2p3=4", "knee-2p4=4", "knee-2p5=3", "knee-2p6=3", "knee-2r1=1500"];
     let expected: Vec<&str> =
         first.into_iter().chain(then).chain(second).chain(["knee-2r2=2700", "done"]).collect();
     assert_eq!(course, expected);
     let run = settled(&run, &stored, &no_jobs());
-    assert_eq!((done(&run, &stored), wanted(&run, &stored)), (16, 16), "progress ends at what there was");
+    assert_eq!((done(&run, &stored), wanted(&run, &stored)), (21, 21), "progress ends at what there was");
 }
 
 #[test]
@@ -97,14 +99,14 @@ fn before_a_search_has_ended_the_most_that_it_may_need_is_wanted() {
     let run = searching(to_sixteen(), 1);
     let stored = Results::new();
     let begun = settled(&run, &stored, &no_jobs());
-    // 1 to 16 are five, four halvings, two shares, and the phase before.
-    assert_eq!(wanted(&begun, &stored), 1 + 5 + 4 + 2);
+    // 1 to 16 are five, four halvings, fourteen repeats, two shares, and the phase before.
+    assert_eq!(wanted(&begun, &stored), 1 + 5 + 4 + 14 + 2);
 }
 
 #[test]
 fn a_first_value_beyond_the_bound_ends_the_search_without_shares() {
     let (course, _) = course(&searching(to_sixteen(), 1), |attempt| good(attempt, 0.5));
-    assert_eq!(course, ["write-1", "knee-1p1=1", "done"]);
+    assert_eq!(course, ["write-1", "knee-1p1=1", "knee-1p2=1", "done"]);
 }
 
 #[test]
@@ -150,30 +152,23 @@ fn a_job_made_by_another_version_is_measured_with_the_value_that_it_has() {
     let run = searching(to_sixteen(), 1);
     let (_, complete) = course(&run, |attempt| good(attempt, 6.0));
     let until = |last: &str| -> Results {
-        let names = [
-            "sprint-write-1",
-            "sprint-knee-1p1",
-            "sprint-knee-1p2",
-            "sprint-knee-1p3",
-            "sprint-knee-1p4",
-            "sprint-knee-1p5",
-            "sprint-knee-1p6",
-        ];
-        let count = names.iter().position(|name| *name == last).unwrap() + 1;
-        names[..count].iter().map(|name| ((*name).to_owned(), complete[*name].clone())).collect()
+        let points = (1..=9).map(|number| format!("sprint-knee-1p{number}"));
+        let names: Vec<String> = std::iter::once("sprint-write-1".to_owned()).chain(points).collect();
+        let count = names.iter().position(|name| name == last).unwrap() + 1;
+        names[..count].iter().map(|name| (name.clone(), complete[name].clone())).collect()
     };
     let two = until("sprint-knee-1p2");
     let at_five = settled(&run, &two, &[("sprint-knee-1p3".to_owned(), job(5))].into());
     assert_eq!(stands(&at_five, &two), "knee-1p3=5", "its load is of 5 connections, not of 4");
     // A search that has ended for this version: the Job's load must not run beside the next.
-    let all = until("sprint-knee-1p6");
-    let under_way = settled(&run, &all, &[("sprint-knee-1p7".to_owned(), job(6))].into());
-    assert_eq!(stands(&under_way, &all), "knee-1p7=6");
+    let all = until("sprint-knee-1p9");
+    let under_way = settled(&run, &all, &[("sprint-knee-1p10".to_owned(), job(6))].into());
+    assert_eq!(stands(&under_way, &all), "knee-1p10=6");
     // And its result, wherever it lies, leads nobody astray.
     let mut odd = all;
     let outside = SearchPoint { value: 99, ..odd["sprint-knee-1p1"].point.clone().unwrap() };
     odd.insert(
-        "sprint-knee-1p7".to_owned(),
+        "sprint-knee-1p10".to_owned(),
         StoredResult { point: Some(outside), ..StoredResult::default() },
     );
     assert_eq!(stands(&settled(&run, &odd, &no_jobs()), &odd), "knee-1r1=3000");
@@ -240,7 +235,8 @@ fn a_share_is_measured_with_the_value_found() {
         p99_milliseconds: Some(0.5),
         followed: true,
     };
-    let attempt = open(search, json!({"loadgen": {"duration": "5s"}}), &[("sprint-knee-1p1", found)]);
+    let points = [("sprint-knee-1p1", found.clone()), ("sprint-knee-1p2", found)];
+    let attempt = open(search, json!({"loadgen": {"duration": "5s"}}), &points);
     assert_eq!(sent(&attempt), (20, 1, Some(4501), 4));
     let ToolSpec::Loadgen(spec) = &*attempt.tool else { panic!("{:?}", attempt.tool) };
     assert_eq!(serde_json::to_value(&spec.rate).unwrap()["arrival"], "Poisson");
