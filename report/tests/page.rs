@@ -77,3 +77,28 @@ fn what_is_not_there_has_no_section() {
     }
     assert!(page.contains("<h2>Memory"), "memory has a table");
 }
+
+#[test]
+fn a_search_has_one_point_for_each_value_and_a_chart_of_its_open_loops() {
+    let mut document = samples::search();
+    let points =
+        |document: &dragstrip_report::document::Document| render(document).matches("<circle").count();
+    let before = points(&document);
+    let found = &mut document.runs[0].searches[0].found;
+    let mut disturbed = found.points[4].clone();
+    disturbed.latency_milliseconds.p99 = Some(900.0);
+    found.points.splice(5..5, [found.points[4].clone(), disturbed]);
+    assert_eq!(points(&document), before, "the median of three measurements stands for their value");
+    let share = |share: f64| {
+        serde_json::json!({"repetition": 1, "share": share, "askedOperationsPerSecond": 9e5 * share,
+            "operationsPerSecond": 9e5 * share, "latencyMilliseconds": {"p99": 0.2 + share}, "configMap": ""})
+    };
+    let shares = serde_json::json!([share(0.5), share(0.7), share(0.9)]);
+    document.runs[0].searches[0].found.rates = serde_json::from_value(shares).unwrap();
+    let page = render(&document);
+    assert!(
+        page.contains("open loop at shares of the throughput found"),
+        "latency against load has its chart"
+    );
+    assert_eq!(points(&document), before + 3);
+}

@@ -63,8 +63,7 @@ fn tail(service: Service, rate: f64) -> (f64, f64, f64) {
         Service::Exponential => (1.0, CAPACITY - rate, 0.0),
         // Cramér and Lundberg: the decay solves exp(decay / capacity) = 1 + decay / rate.
         Service::Constant => {
-            let decay =
-                root(1e-6, 100.0 * CAPACITY, |decay| (decay / CAPACITY).exp_m1() > decay / rate);
+            let decay = root(1e-6, 100.0 * CAPACITY, |decay| (decay / CAPACITY).exp_m1() > decay / rate);
             let load = rate / CAPACITY;
             let factor = (1.0 - load) / (load * (decay / CAPACITY).exp() - 1.0);
             (factor.clamp(0.0, 1.0), decay, 1.0 / CAPACITY)
@@ -79,7 +78,8 @@ fn p99(service: Service, rate: f64, seconds: usize, pause: bool) -> f64 {
         return 1e3 * seconds as f64 * (rate / CAPACITY - 1.0).max(0.01);
     }
     let (factor, decay, least) = tail(service, rate);
-    let beyond = |time: f64| if time <= least { 1.0 } else { (factor * (-decay * (time - least)).exp()).min(1.0) };
+    let beyond =
+        |time: f64| if time <= least { 1.0 } else { (factor * (-decay * (time - least)).exp()).min(1.0) };
     let hit = if pause { (PAUSE / (1.0 - rate / CAPACITY) / seconds as f64).min(1.0) } else { 0.0 };
     let beyond_with = |time: f64| {
         let waiting: f64 = (0..10).map(|step| beyond(time - PAUSE * (f64::from(step) + 0.5) / 10.0)).sum();
@@ -101,7 +101,8 @@ fn follows(
     for second in 0..seconds {
         let arrived = rate + rate.sqrt() * scatter();
         let served = capacity * if pause && second == seconds / 2 { 1.0 - PAUSE } else { 1.0 };
-        let served = if service == Service::Exponential { served + served.sqrt() * scatter() } else { served };
+        let served =
+            if service == Service::Exponential { served + served.sqrt() * scatter() } else { served };
         let done = served.min(backlog + arrived);
         backlog += arrived - done;
         due.push(whole(arrived));
@@ -171,7 +172,8 @@ fn within_p99(service: Service, random: &mut SmallRng) -> (Option<Found>, f64) {
     let bound = whole(1e3 * p99(service, knee, seconds, false)).max(1);
     let knee = root(1.0, CAPACITY, |rate| p99(service, rate, seconds, false) > bound as f64 / 1e3);
     let from = first_rate(random);
-    let spec = spec(json!({"raise": "Rate", "from": from, "to": 1_000_000, "until": {"p99": format!("{bound}us")}}));
+    let spec =
+        spec(json!({"raise": "Rate", "from": from, "to": 1_000_000, "until": {"p99": format!("{bound}us")}}));
     let found = search(&spec, |value| {
         let rate = value as f64;
         let pause = random.random_bool(PAUSES);
@@ -263,20 +265,34 @@ pub fn properties(cases: usize) -> Vec<Property> {
         near,
     ));
     properties.extend(each(
-        |name| format!("A search by gain reports all of the throughput, or all but the gain, within 3 % ({name})"),
+        |name| {
+            format!(
+                "A search by gain reports all of the throughput, or all but the gain, within 3 % ({name})"
+            )
+        },
         full_throughput,
         |found, knee| {
             let of_knee = found.operations_per_second / knee;
             (1.0 - NEAR..=(1.0 + GAIN) * (1.0 + NEAR)).contains(&of_knee)
         },
     ));
-    properties.push(property("The interval of a search by rate contains the true knee", 0.9, cases, move |random| {
-        let (found, knee) = pick(random);
-        found.is_some_and(|found| found.low <= knee && knee <= found.high)
-    }));
-    properties.push(property("A search by rate does not end below half of the true knee", 0.98, cases, move |random| {
-        let (found, knee) = pick(random);
-        found.is_some_and(|found| found.value >= knee / 2.0)
-    }));
+    properties.push(property(
+        "The interval of a search by rate contains the true knee",
+        0.9,
+        cases,
+        move |random| {
+            let (found, knee) = pick(random);
+            found.is_some_and(|found| found.low <= knee && knee <= found.high)
+        },
+    ));
+    properties.push(property(
+        "A search by rate does not end below half of the true knee",
+        0.98,
+        cases,
+        move |random| {
+            let (found, knee) = pick(random);
+            found.is_some_and(|found| found.value >= knee / 2.0)
+        },
+    ));
     properties
 }

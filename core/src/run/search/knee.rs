@@ -138,7 +138,9 @@ pub fn next(spec: &SearchSpec, points: &[SearchPoint]) -> Next {
         (Some(low), Some(high)) => (low, high),
         (None, Some(high)) if gain => return Next::Done(alone(points, high, KneeReason::Gain)),
         (None, _) => return Next::Done(None),
-        (Some(low), None) if low >= last || spent => return Next::Done(alone(points, low, KneeReason::Limit)),
+        (Some(low), None) if low >= last || spent => {
+            return Next::Done(alone(points, low, KneeReason::Limit));
+        }
         (Some(low), None) => return Next::Measure(low.saturating_mul(2).min(last)),
     };
     if !narrow(low, high) && !spent {
@@ -146,7 +148,8 @@ pub fn next(spec: &SearchSpec, points: &[SearchPoint]) -> Next {
     }
     let mut fit = fit::fit(&votes, (low, high), gain);
     let near: Vec<usize> = (0..points.len()).filter(|index| fit.near(points[*index].value)).collect();
-    let both = || [low, high].iter().all(|value| votes.iter().filter(|vote| vote.value == *value).count() > 1);
+    let both =
+        || [low, high].iter().all(|value| votes.iter().filter(|vote| vote.value == *value).count() > 1);
     let coarse = !gain && high - low <= 1 && low < COARSE && both();
     if near.len() < NEAR && !coarse && !spent {
         return Next::Measure(fit.value.clamp(first, last));
@@ -157,7 +160,8 @@ pub fn next(spec: &SearchSpec, points: &[SearchPoint]) -> Next {
     if gain {
         // Throughput hardly changes with the value, and all votes depend on the same full throughput:
         // the interval is where measurements contradict each other.
-        let contradicting = |beyond| votes.iter().filter(move |vote| vote.beyond == beyond).map(|vote| vote.value);
+        let contradicting =
+            |beyond| votes.iter().filter(move |vote| vote.beyond == beyond).map(|vote| vote.value);
         fit.low = fit.low.min(contradicting(true).min().unwrap_or(low));
         fit.high = fit.high.max(contradicting(false).max().unwrap_or(high));
     }

@@ -83,8 +83,16 @@ fn the_value_found_is_the_last_within_the_bound_or_the_first_with_all_of_the_thr
         ("the first value gives all", found(&gain(512), up_to(1.0)), Some((1, Gain))),
         ("throughput still grows at to", found(&gain(48), up_to(1e9)), Some((48, Limit))),
         ("a rate within p99", found(&rate(json!({"p99": "2ms"})), server), Some((20_000, P99))),
-        ("the largest rate that is followed", found(&rate(json!({"p99": "1s"})), server), Some((50_000, NotFollowed))),
-        ("which is what is gained of a rate", found(&rate(json!({"gain": "0.5"})), server), Some((50_000, NotFollowed))),
+        (
+            "the largest rate that is followed",
+            found(&rate(json!({"p99": "1s"})), server),
+            Some((50_000, NotFollowed)),
+        ),
+        (
+            "which is what is gained of a rate",
+            found(&rate(json!({"gain": "0.5"})), server),
+            Some((50_000, NotFollowed)),
+        ),
     ];
     for (sentence, found, expected) in table {
         let reason = |found: (u64, u64, u64, KneeReason)| found.3;
@@ -117,7 +125,10 @@ fn disturbed_measurements_decide_nothing() {
     let (values, knee) = disturbed(&spec, &[6, 7]);
     assert_eq!(values[..8], [1, 2, 4, 8, 16, 32, 64, 64], "both measurements of 64 are disturbed");
     let value = values[knee.unwrap().point];
-    assert!((97..=103).contains(&value), "what contradicts them reopens the search: {value} after {values:?}");
+    assert!(
+        (97..=103).contains(&value),
+        "what contradicts them reopens the search: {value} after {values:?}"
+    );
 }
 
 #[test]

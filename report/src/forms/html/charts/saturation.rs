@@ -47,7 +47,8 @@ fn curves<'a>(run: &'a RunRecord, search: &'a Search) -> impl Iterator<Item = Cu
     let each = grouped(rising.chain(shares), |(load, repetition, ..)| (*load, *repetition));
     each.into_iter().map(move |((load, _), measured)| {
         let values = grouped(measured, |(_, _, value, _)| *value);
-        let points = values.into_iter().map(|(value, measured)| (value, typical(measured.iter().map(|one| one.3))));
+        let points =
+            values.into_iter().map(|(value, measured)| (value, typical(measured.iter().map(|one| one.3))));
         Curve { run, search, load, points: points.collect() }
     })
 }
@@ -76,7 +77,11 @@ pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
         card(&name, &about, &svg(HEIGHT, &format!("Saturation: {name}, {about}"), &lines(layout, &curves)))
     };
     let drawn: Vec<Markup> = panels.into_iter().map(chart).collect();
-    cards(&layout.legend(), &drawn, "p99 against throughput under rising load, and against the rate of open loops. A ring marks the knee.")
+    cards(
+        &layout.legend(),
+        &drawn,
+        "p99 against throughput under rising load, and against the rate of open loops. A ring marks the knee.",
+    )
 }
 
 /// The knees of the curves, for people.
