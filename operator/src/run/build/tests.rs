@@ -160,7 +160,7 @@ fn memtier_runs_from_its_own_image_with_the_runner_put_in() {
 fn the_watchdog_follows_the_declared_duration() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let reported = runner_job(&run, &run.attempts[0], &target(), &settings());
-    assert!((reported.watchdog_seconds - 19.0).abs() < 1e-9, "4 s of load and 15 s of grace");
+    assert!((reported.watchdog_seconds - 20.0).abs() < 1e-9, "1 s of warm-up, 4 s of load, 15 s of grace");
     assert_eq!(reported.target.run_id.as_deref(), Some("server-process"));
     assert_eq!(reported.token, "run-uid/sprint-read-1");
 }

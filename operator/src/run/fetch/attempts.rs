@@ -402,8 +402,8 @@ mod tests {
         assert!(!what_remains(Some(deleting), vec![], None).job, "it is being deleted already");
         let cut_off = || of_phase("b", "Running");
         assert_eq!(what_remains(None, vec![cut_off()], None).silent_from, None, "it may load forever");
-        // 4 s of load and 15 s for the watchdog.
-        assert_eq!(what_remains(None, vec![cut_off()], Some(at(0))).silent_from, Some(at(19)));
+        // 1 s of warm-up, 4 s of load and 15 s for the watchdog.
+        assert_eq!(what_remains(None, vec![cut_off()], Some(at(0))).silent_from, Some(at(20)));
     }
 
     #[test]
