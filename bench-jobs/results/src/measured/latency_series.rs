@@ -73,7 +73,9 @@ impl LatencySeries {
     fn join(&mut self) {
         let pairs = self.parts.chunks(2).map(|pair| {
             let mut sum = self.empty.clone();
-            pair.iter().for_each(|part| pour(&mut sum, part));
+            for part in pair {
+                pour(&mut sum, part);
+            }
             sum
         });
         self.parts = pairs.collect();
