@@ -75,7 +75,7 @@ pub fn fit(votes: &[Vote], (low, high): (u64, u64), gain: bool) -> Fit {
     let within = |shortfall: f64| {
         let mut likely = candidates.iter().filter(|(_, likelihood)| *likelihood >= most - shortfall);
         let first = likely.next().map_or(from, |(knee, _)| *knee);
-        (first, likely.last().map_or(first, |(knee, _)| *knee))
+        (first, likely.next_back().map_or(first, |(knee, _)| *knee))
     };
     let (best, interval) = (within(1e-3), within(SHORTFALL));
     Fit {
