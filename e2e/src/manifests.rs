@@ -27,10 +27,13 @@ pub fn unpullable() -> String {
 pub const THREE_PHASES: &str = "
 phases:
 - name: write
+  warmup: 0s
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 2s}
 - name: read
+  warmup: 0s
   loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 2s}
 - name: mixed
+  warmup: 0s
   loadgen: {ratio: '1:1', keyMaximum: 9999, duration: 2s, pipeline: 8}
 timeout: 2m
 ";
@@ -39,8 +42,10 @@ timeout: 2m
 pub const TWO_PHASES: &str = "
 phases:
 - name: write
+  warmup: 0s
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 1s}
 - name: read
+  warmup: 0s
   loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 1s}
 timeout: 2m
 ";
@@ -49,6 +54,7 @@ timeout: 2m
 pub const ONE_PHASE: &str = "
 phases:
 - name: write
+  warmup: 0s
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 1s}
 timeout: 2m
 ";
