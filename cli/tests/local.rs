@@ -31,6 +31,7 @@ spec:
   target: {{datastoreRef: {{name: redis}}}}
   phases:
   - name: write
+    warmup: 0s
     loadgen: {{duration: {seconds}s, connectionsPerThread: 4, keyMaximum: 1000, ratio: \"1:0\"}}
 "
     )

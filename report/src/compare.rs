@@ -13,11 +13,10 @@ mod verdict;
 
 pub use leaders::leaders;
 pub use outliers::mark as mark_outliers;
-pub use verdict::Rules;
 
 use crate::{
     document::{BaselineHead, Cell, Comparison, Document, Row},
-    input::{BaselineInput, Entries},
+    input::{BaselineInput, Entries, Rules},
     select::RowIndex,
 };
 use baseline::{Baseline, Counterpart};

@@ -18,6 +18,16 @@ pub fn is_open(ratio: &Estimate) -> bool {
     ratio.high > open_end(ratio.mid) / 2.0
 }
 
+/// The largest difference of throughput, and of everything except latency, that is called none.
+const DEFAULT_THROUGHPUT: f64 = 0.03;
+/// The same of latency.
+const DEFAULT_LATENCY: f64 = 0.05;
+
+/// The largest difference of `metric` that is called none unless declared, as a share of the figure.
+pub fn default_margin(metric: &str) -> f64 {
+    if metric.ends_with("Milliseconds") { DEFAULT_LATENCY } else { DEFAULT_THROUGHPUT }
+}
+
 /// The heading of a metric and the divisor that converts its values to the heading's unit.
 fn presentation(metric: &str) -> Option<(&'static str, f64)> {
     let mebibyte = 1024.0 * 1024.0;

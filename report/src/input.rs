@@ -1,13 +1,13 @@
 //! What a report is built from. Pure.
 
 use crate::{
-    compare::Rules,
     document::{AxisHead, Cell, Document, VariantHead},
+    figures::default_margin,
     published,
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite,
-    suite::{Order, Variant},
+    suite::{Margin, Order, Variant},
     thresholds::Threshold,
 };
 use dragstrip_results::result::RepetitionResult;
@@ -49,6 +49,24 @@ impl Input {
             },
             ..Self::default()
         }
+    }
+}
+
+/// How to compare.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rules {
+    /// The largest differences that are called none, by metric, where they are not the default.
+    pub margins: Vec<Margin>,
+    /// Compare combinations even if they ran under different conditions.
+    pub anyway: bool,
+    /// All combinations were measured once before any was measured again: each repetition is a block.
+    pub in_blocks: bool,
+}
+
+impl Rules {
+    pub(crate) fn margin(&self, metric: &str) -> f64 {
+        let declared = self.margins.iter().find(|margin| margin.metric.to_string() == metric);
+        declared.map_or_else(|| default_margin(metric), |margin| margin.share.value())
     }
 }
 
@@ -105,4 +123,18 @@ pub enum BaselineInput {
         /// The table.
         table: published::Table,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn margins_are_declared_by_metric_and_have_defaults() {
+        let margin = serde_json::from_value(serde_json::json!({"metric": "P50Milliseconds", "share": "0.1"}));
+        let rules = Rules { margins: vec![margin.unwrap()], ..Rules::default() };
+        let found = ["OperationsPerSecond", "P99Milliseconds", "P50Milliseconds", "ns/op"]
+            .map(|metric| rules.margin(metric).to_string());
+        assert_eq!(found, ["0.03", "0.05", "0.1", "0.03"]);
+    }
 }

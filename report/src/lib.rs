@@ -15,6 +15,6 @@ mod tables;
 mod thresholds;
 
 pub use build::{build, build_of};
-pub use compare::{Rules, compare, leaders};
+pub use compare::{compare, leaders};
 pub use forms::{csv, html, json, junit, markdown, text};
-pub use input::{BaselineInput, Entries, Entry, Input};
+pub use input::{BaselineInput, Entries, Entry, Input, Rules};

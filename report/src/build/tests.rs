@@ -1,9 +1,8 @@
 use super::*;
 use crate::{
-    compare::Rules,
     document::{Row, Timeline},
     forms::text,
-    input::{BaselineInput, Entry},
+    input::{BaselineInput, Entry, Rules},
     published,
     select::measured_cells,
 };

@@ -1,7 +1,10 @@
 //! Names the best of several combinations, but only where comparisons call it. Pure.
 
-use super::{limits, pair, verdict::Rules};
-use crate::document::{Document, Row};
+use super::{limits, pair};
+use crate::{
+    document::{Document, Row},
+    input::Rules,
+};
 use dragstrip_crds::suite::ComparisonVerdict;
 
 /// The best of several rows, and those that cannot be distinguished from it.

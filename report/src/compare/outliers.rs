@@ -1,7 +1,7 @@
 //! Flags measurements that lie far from the others; nothing drops them. Pure.
 
-use super::{interval::step, verdict::default_margin};
-use crate::document::Row;
+use super::interval::step;
+use crate::{document::Row, figures::default_margin};
 use dragstrip_results::statistics::{median, spread};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
 //! Compares one figure with another measured or published one. Pure.
 
 use super::{
-    Rules,
     interval::{self, Side, Sides},
     verdict::{self, Missing},
 };
 use crate::{
     document::{Comparison, Row},
+    input::Rules,
     published,
 };
 use dragstrip_crds::{

@@ -1,38 +1,7 @@
 //! The verdict on a ratio and its interval, given the margin. Pure.
 
 use crate::figures::{is_open, percent};
-use dragstrip_crds::{
-    measured::Estimate,
-    suite::{ComparisonVerdict, Margin},
-};
-
-/// The largest difference of throughput, and of everything except latency, that is called none.
-const DEFAULT_THROUGHPUT: f64 = 0.03;
-/// The same of latency.
-const DEFAULT_LATENCY: f64 = 0.05;
-
-/// The largest difference of `metric` that is called none unless declared, as a share of the figure.
-pub fn default_margin(metric: &str) -> f64 {
-    if metric.ends_with("Milliseconds") { DEFAULT_LATENCY } else { DEFAULT_THROUGHPUT }
-}
-
-/// How to compare.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rules {
-    /// The largest differences that are called none, by metric, where they are not the default.
-    pub margins: Vec<Margin>,
-    /// Compare combinations even if they ran under different conditions.
-    pub anyway: bool,
-    /// All combinations were measured once before any was measured again: each repetition is a block.
-    pub in_blocks: bool,
-}
-
-impl Rules {
-    pub(super) fn margin(&self, metric: &str) -> f64 {
-        let declared = self.margins.iter().find(|margin| margin.metric.to_string() == metric);
-        declared.map_or_else(|| default_margin(metric), |margin| margin.share.value())
-    }
-}
+use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict};
 
 /// Why a comparison has no interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,15 +118,6 @@ mod tests {
             assert_eq!(verdict, ComparisonVerdict::Unclear);
             assert!(reason.contains("+100.0 %") && reason.contains(remedy), "{reason}");
         }
-    }
-
-    #[test]
-    fn margins_are_declared_by_metric_and_have_defaults() {
-        let margin = serde_json::from_value(serde_json::json!({"metric": "P50Milliseconds", "share": "0.1"}));
-        let rules = Rules { margins: vec![margin.unwrap()], ..Rules::default() };
-        let found = ["OperationsPerSecond", "P99Milliseconds", "P50Milliseconds", "ns/op"]
-            .map(|metric| rules.margin(metric).to_string());
-        assert_eq!(found, ["0.03", "0.05", "0.1", "0.03"]);
     }
 
     #[test]

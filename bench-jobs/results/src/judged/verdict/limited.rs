@@ -68,7 +68,8 @@ fn fuller(threads: Option<Utilisation>, limit: Option<Utilisation>) -> Option<Ut
 
 /// How near their end the clients were.
 fn clients(evidence: &Evidence) -> Option<Utilisation> {
-    let limit = evidence.clients().find_map(|(name, usage)| of_limit("client", name, usage, evidence.spins()));
+    let limit =
+        evidence.clients().find_map(|(name, usage)| of_limit("client", name, usage, evidence.spins()));
     fuller(of_threads("load", &evidence.client_threads()), limit)
 }
 
