@@ -7,5 +7,6 @@ pub mod network;
 pub mod pace;
 pub mod processes;
 pub mod round_trip;
+pub mod settings;
 pub mod threads;
 pub mod usage;

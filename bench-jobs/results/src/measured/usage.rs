@@ -4,6 +4,7 @@
 use crate::measured::observed::CgroupUsage;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use std::collections::BTreeMap;
 
 /// One thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,9 @@ pub struct HostUsage {
     pub allowed: Option<AllowedCpus>,
     /// The one that interrupts used most.
     pub most_interrupted: Option<InterruptedCpu>,
+    /// Settings of the kernel and the CPUs that change performance, by name, such as governor.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// The network of a pod.

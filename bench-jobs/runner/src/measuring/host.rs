@@ -1,5 +1,6 @@
 //! The machine: kernel, CPU model, online CPUs, and what its CPUs did. Touches /proc.
 
+use super::settings::SETTINGS;
 use dragstrip_crds::observed::HostTruth;
 use dragstrip_results::{
     ranges,
@@ -96,6 +97,7 @@ pub fn usage_between(before: &Times, after: &Times, allowed: Option<&str>) -> Ho
         steal_seconds: all.steal,
         allowed: allowed.and_then(|list| allowed_of(&cpus, list)),
         most_interrupted: most_interrupted(&cpus),
+        settings: SETTINGS.clone(),
     }
 }
 

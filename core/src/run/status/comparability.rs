@@ -76,6 +76,7 @@ fn server(facts: &mut Facts, run: &ValidatedRun, results: &Results, target: &Tar
     }
     for server in results.values().flat_map(|result| &result.servers) {
         facts.add("server.cpuLimit", cpu_limit(&server.usage));
+        settings(facts, "server", &server.usage);
     }
 }
 
@@ -90,12 +91,20 @@ fn client(facts: &mut Facts, run: &ValidatedRun, results: &Results) {
         let words: Vec<&str> = tool.into_iter().flatten().map(String::as_str).collect();
         facts.add("client.tools", Some(words.join(" ")));
         facts.add("client.cpuLimit", cpu_limit(&pod.client));
+        settings(facts, "client", &pod.client);
     }
 }
 
 /// The CPU limit of a container, which has all CPUs of its machine without one; `None` if nobody read it.
 fn cpu_limit(usage: &ContainerUsage) -> Option<String> {
     usage.cgroup.is_some().then(|| usage.cpu_limit.map_or_else(|| "none".to_owned(), |cpus| cpus.to_string()))
+}
+
+/// The settings of the machine that a container ran on.
+fn settings(facts: &mut Facts, role: &str, usage: &ContainerUsage) {
+    for (name, value) in usage.host.iter().flat_map(|host| &host.settings) {
+        facts.add(&format!("machine.{role}.{name}"), Some(value));
+    }
 }
 
 fn machines(facts: &mut Facts, nodes: &[NodeStatus], placed: &[Placed]) {
