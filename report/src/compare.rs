@@ -11,8 +11,11 @@ mod outliers;
 mod pair;
 mod verdict;
 
+pub(crate) use conditions::between as conditions_between;
+pub(crate) use interval::step;
 pub use leaders::leaders;
 pub use outliers::mark as mark_outliers;
+pub(crate) use verdict::judge;
 
 use crate::{
     document::{BaselineHead, Cell, Comparison, Document, Row},

@@ -8,6 +8,7 @@ mod compare;
 pub mod document;
 mod figures;
 mod forms;
+pub mod history;
 mod input;
 pub mod published;
 mod select;

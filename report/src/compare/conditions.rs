@@ -61,6 +61,11 @@ pub fn check(
     (merged(found), refusals)
 }
 
+/// The conditions of `cell` that differ between two reports.
+pub fn between(here: &Document, there: &Document, cell: &Cell) -> Vec<Difference> {
+    differences(&facts_of(here, cell), &facts_of(there, cell), &[])
+}
+
 fn refusal(differences: &[Difference]) -> Option<String> {
     let first = differences.iter().find(|difference| !difference.varied)?;
     Some(format!(

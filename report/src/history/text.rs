@@ -1,0 +1,118 @@
+//! A history for terminals. Pure.
+
+use super::{Change, FEWEST_ROUNDS, Figure, History, Latest, RoundHead};
+use crate::{
+    figures::{self, heading, percent},
+    select::phase_label,
+};
+use comfy_table::{CellAlignment, Table, presets};
+use dragstrip_crds::suite::ComparisonVerdict;
+
+fn name(figure: &Figure, history: &History) -> String {
+    let cell = figure.cell.label(&history.axes);
+    let phase = phase_label(&figure.phase, &figure.operation);
+    format!("{cell}, {phase}, {}", heading(&figure.metric, &figure.unit))
+}
+
+fn round(round: &RoundHead) -> String {
+    match round.time {
+        Some(time) => format!("{time} {}", round.name),
+        None => round.name.clone(),
+    }
+}
+
+/// `99.8 %`; never 100 %, which no test gives.
+fn confidence(share: f64) -> String {
+    if share > 0.9999 { "> 99.99 %".to_owned() } else { format!("{:.2} %", share * 100.0) }
+}
+
+fn change(change: &Change, figure: &Figure, history: &History) -> String {
+    let Change { ratio, verdict, .. } = change;
+    let shown = |value| figures::figure(&figure.metric, value);
+    let conditions = change.conditions.iter().map(|condition| {
+        format!("    differs: {} is {} instead of {}\n", condition.fact, condition.here, condition.baseline)
+    });
+    let line = format!(
+        "{}: {}: {} [{}, {}], from {} to {}, confidence {}, {verdict}\n",
+        round(&change.round),
+        name(figure, history),
+        percent(ratio.mid),
+        percent(ratio.low),
+        percent(ratio.high),
+        shown(change.before),
+        shown(change.after),
+        confidence(change.confidence),
+    );
+    std::iter::once(line).chain(conditions).collect()
+}
+
+fn word(latest: &Latest) -> String {
+    let differs = matches!(latest.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse);
+    match differs && !latest.holds_among_all {
+        true => format!("{} (alone)", latest.verdict),
+        false => latest.verdict.to_string(),
+    }
+}
+
+/// The latest level of each figure that changed, against its anchor.
+fn table(history: &History) -> Option<String> {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["Figure", "Anchor", "Latest", "Change", "Rounds", "Verdict"]);
+    for figure in history.figures.iter().filter(|figure| !figure.changes.is_empty()) {
+        let Some(latest) = &figure.latest else { continue };
+        let shown = |value| figures::figure(&figure.metric, value);
+        table.add_row([
+            name(figure, history),
+            shown(latest.anchor),
+            shown(latest.level),
+            percent(latest.ratio.mid),
+            format!("{} + {}", latest.anchor_rounds, latest.rounds),
+            word(latest),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1).take(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    (!table.is_empty()).then(|| format!("\nThe latest level against the first, the anchor:\n{table}\n"))
+}
+
+/// What the history cannot show.
+fn notes(history: &History) -> String {
+    let blind = history.figures.iter().filter(|figure| figure.latest.is_none()).count();
+    let few = format!(
+        "note: {blind} of {} figures were 0 in a round or have fewer than {FEWEST_ROUNDS} rounds, which show no change\n",
+        history.figures.len()
+    );
+    let alone = "note: \"alone\" means that the difference is significant by itself, but not among so many figures\n";
+    let latest = history.figures.iter().filter_map(|figure| figure.latest.as_ref());
+    let has_alone = latest.into_iter().any(|latest| word(latest).ends_with("(alone)"));
+    [(blind > 0, few.as_str()), (has_alone, alone)]
+        .into_iter()
+        .filter_map(|(applies, note)| applies.then_some(note))
+        .collect()
+}
+
+/// The history for a terminal.
+pub fn render(history: &History) -> String {
+    let changed = history.figures.iter().filter(|figure| !figure.changes.is_empty()).count();
+    let ends = match (history.rounds.first(), history.rounds.last()) {
+        (Some(first), Some(last)) => format!(" from {} to {}", round(first), round(last)),
+        _ => String::new(),
+    };
+    let head = format!(
+        "{}: {} rounds{ends}; {changed} of {} figures changed\n",
+        history.title,
+        history.rounds.len(),
+        history.figures.len()
+    );
+    let mut changes: Vec<(&Change, &Figure)> = history
+        .figures
+        .iter()
+        .flat_map(|figure| figure.changes.iter().map(move |change| (change, figure)))
+        .collect();
+    let place = |change: &Change| history.rounds.iter().position(|round| *round == change.round);
+    changes.sort_by_key(|(change, _)| place(change));
+    let lines: String = changes.into_iter().map(|(found, figure)| change(found, figure, history)).collect();
+    [head, lines, table(history).unwrap_or_default(), notes(history)].concat()
+}
