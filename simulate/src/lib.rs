@@ -3,6 +3,7 @@
 //! numbers out.
 
 pub mod comparisons;
+pub mod history;
 pub mod open_loop;
 pub mod search;
 pub mod steadiness;
@@ -52,6 +53,7 @@ pub fn all(cases: usize) -> Vec<Property> {
     all.extend(steadiness::properties(cases));
     all.extend(comparisons::properties(cases));
     all.extend(search::properties(cases));
+    all.extend(history::properties(cases));
     all
 }
 
