@@ -8,5 +8,6 @@ pub mod compare;
 pub mod doctor;
 pub mod follow;
 mod gather;
+pub mod history;
 pub mod report;
 mod results;

@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cluster::{
     apply, calibrate, cancel,
     client::{self, Cluster},
-    compare, doctor, follow, report,
+    compare, doctor, follow, history, report,
 };
 use manifests::validate;
 use output::{errors::chain, print};
@@ -54,6 +54,13 @@ enum Command {
   dragstrip compare published.csv suite/engines
   dragstrip compare main.json branch.json --format markdown")]
     Compare(compare::Options),
+    /// Show in which rounds of a schedule a figure changed, and its latest level against the first one.
+    /// Exit with 0 if nothing is worse than at first, 1 if something is, 2 if there are too few rounds
+    /// to know.
+    #[command(after_help = "Example:
+  dragstrip history suite/nightly
+  dragstrip history 2026-01-01.json 2026-01-02.json 2026-01-03.json --format json")]
+    History(history::Options),
     /// Stop runs and suites, whose stored measurements remain.
     #[command(after_help = "Example:
   dragstrip cancel redis-read suite/engines")]
@@ -98,6 +105,10 @@ async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCo
         Command::Compare(options) => {
             let cluster = if compare::needs_cluster(&options) { Some(connect().await?) } else { None };
             compare::compare(cluster.as_ref(), &options).await?
+        }
+        Command::History(options) => {
+            let cluster = if history::needs_cluster(&options) { Some(connect().await?) } else { None };
+            history::show(cluster.as_ref(), &options).await?
         }
         Command::Cancel(options) => cancel::cancel(&connect().await?, &options).await?,
         Command::Validate(options) => validate::validate(&options)?,

@@ -172,7 +172,8 @@ pub struct Baseline {
     #[schemars(length(min = 1, max = 253))]
     pub suite: Option<String>,
     /// With schedule: the last round that Passed, so that a regression is reported until it is fixed;
-    /// if none did, the last with a measurement. Defaults to false.
+    /// if none did, the last with a measurement. It does not show slow changes, such as 1 % each round:
+    /// use dragstrip history for those. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub previous: bool,
     /// A published table, with columns variant, one for each axis, phase, operation, metric and value.
@@ -299,11 +300,11 @@ pub struct BenchmarkSuiteSpec {
     /// omitted, the suite runs once.
     #[schemars(length(min = 9, max = 100))]
     pub schedule: Option<String>,
-    /// Number of passed rounds to keep, from 0 to 100. Defaults to 3.
+    /// Number of passed rounds to keep, from 0 to 100; dragstrip history reads them. Defaults to 3.
     #[serde(default = "int::<3>")]
     #[schemars(range(min = 0, max = 100))]
     pub passed_history_limit: i32,
-    /// Number of failed rounds to keep, from 0 to 100. Defaults to 3.
+    /// Number of failed rounds to keep, from 0 to 100; dragstrip history reads them. Defaults to 3.
     #[serde(default = "int::<3>")]
     #[schemars(range(min = 0, max = 100))]
     pub failed_history_limit: i32,

@@ -52,7 +52,7 @@ pub enum Error {
     Table(String),
 }
 
-fn is_file(side: &str) -> bool {
+pub fn is_file(side: &str) -> bool {
     let path = Path::new(side);
     path.is_file() || path.extension().is_some_and(|end| end == "json" || end == "csv")
 }
@@ -151,7 +151,7 @@ fn compared(
 }
 
 /// The report of `source` without its own baseline.
-fn made(source: Source) -> Document {
+pub fn made(source: Source) -> Document {
     match source {
         Source::Measured(input) => build(Input { baseline: None, thresholds: Vec::new(), ..*input }),
         Source::Made(document) => uncompared(*document),
