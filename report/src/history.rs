@@ -6,6 +6,7 @@ mod text;
 
 pub use levels::FEWEST_ROUNDS;
 pub use text::render as text;
+pub(crate) use text::{confidence, figure_name, round_name, summary};
 
 use crate::{
     compare::{conditions_between, judge, step},
@@ -131,6 +132,15 @@ impl History {
     /// Whether some figure was measured in enough rounds to show a change.
     pub fn shows_anything(&self) -> bool {
         self.figures.iter().any(|figure| figure.latest.is_some())
+    }
+
+    /// All changes with their figures, by round.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&Change, &Figure)> {
+        let of = |figure| move |change| (change, figure);
+        let mut all: Vec<(&Change, &Figure)> =
+            self.figures.iter().flat_map(|figure| figure.changes.iter().map(of(figure))).collect();
+        all.sort_by_key(|(change, _)| self.rounds.iter().position(|round| *round == change.round));
+        all.into_iter()
     }
 
     /// Whether the latest level of some figure is Worse than its anchor, after the correction for the

@@ -8,6 +8,7 @@ mod charts;
 mod compared;
 mod figures;
 mod header;
+mod history;
 mod runs;
 mod table;
 mod verdicts;
@@ -17,6 +18,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use charts::SeriesLayout;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
+
+pub use history::render as history;
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");

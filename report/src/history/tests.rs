@@ -59,6 +59,16 @@ fn a_slowdown_is_reported_with_its_round_size_confidence_and_conditions() {
 }
 
 #[test]
+fn the_page_has_each_change_and_a_chart_of_its_figure_alone() {
+    let page = crate::html::history(&of(&nights(16, 6, 0.9)));
+    assert_eq!(page.matches("<svg").count(), 1, "latency did not change: {page}");
+    for part in ["nightly-16", "0.90 [0.89, 0.91] (-10.0 %)", ">Worse</td>", "6.9 instead of 6.8"] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    assert!(!crate::html::history(&of(&nights(16, 6, 1.0))).contains("<svg"), "nothing changed");
+}
+
+#[test]
 fn a_steady_history_and_an_improvement_are_not_worse() {
     for ratio in [1.0, 1.2] {
         let history = of(&nights(16, 6, ratio));

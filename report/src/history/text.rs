@@ -8,13 +8,14 @@ use crate::{
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::suite::ComparisonVerdict;
 
-fn name(figure: &Figure, history: &History) -> String {
+/// The combination, phase, operation and metric.
+pub fn figure_name(figure: &Figure, history: &History) -> String {
     let cell = figure.cell.label(&history.axes);
     let phase = phase_label(&figure.phase, &figure.operation);
     format!("{cell}, {phase}, {}", heading(&figure.metric, &figure.unit))
 }
 
-fn round(round: &RoundHead) -> String {
+pub fn round_name(round: &RoundHead) -> String {
     match round.time {
         Some(time) => format!("{time} {}", round.name),
         None => round.name.clone(),
@@ -22,7 +23,7 @@ fn round(round: &RoundHead) -> String {
 }
 
 /// `99.8 %`; never 100 %, which no test gives.
-fn confidence(share: f64) -> String {
+pub fn confidence(share: f64) -> String {
     if share > 0.9999 { "> 99.99 %".to_owned() } else { format!("{:.2} %", share * 100.0) }
 }
 
@@ -34,8 +35,8 @@ fn change(change: &Change, figure: &Figure, history: &History) -> String {
     });
     let line = format!(
         "{}: {}: {} [{}, {}], from {} to {}, confidence {}, {verdict}\n",
-        round(&change.round),
-        name(figure, history),
+        round_name(&change.round),
+        figure_name(figure, history),
         percent(ratio.mid),
         percent(ratio.low),
         percent(ratio.high),
@@ -63,7 +64,7 @@ fn table(history: &History) -> Option<String> {
         let Some(latest) = &figure.latest else { continue };
         let shown = |value| figures::figure(&figure.metric, value);
         table.add_row([
-            name(figure, history),
+            figure_name(figure, history),
             shown(latest.anchor),
             shown(latest.level),
             percent(latest.ratio.mid),
@@ -93,26 +94,20 @@ fn notes(history: &History) -> String {
         .collect()
 }
 
-/// The history for a terminal.
-pub fn render(history: &History) -> String {
+/// How many rounds and figures there are, and how many changed.
+pub fn summary(history: &History) -> String {
     let changed = history.figures.iter().filter(|figure| !figure.changes.is_empty()).count();
     let ends = match (history.rounds.first(), history.rounds.last()) {
-        (Some(first), Some(last)) => format!(" from {} to {}", round(first), round(last)),
+        (Some(first), Some(last)) => format!(" from {} to {}", round_name(first), round_name(last)),
         _ => String::new(),
     };
-    let head = format!(
-        "{}: {} rounds{ends}; {changed} of {} figures changed\n",
-        history.title,
-        history.rounds.len(),
-        history.figures.len()
-    );
-    let mut changes: Vec<(&Change, &Figure)> = history
-        .figures
-        .iter()
-        .flat_map(|figure| figure.changes.iter().map(move |change| (change, figure)))
-        .collect();
-    let place = |change: &Change| history.rounds.iter().position(|round| *round == change.round);
-    changes.sort_by_key(|(change, _)| place(change));
-    let lines: String = changes.into_iter().map(|(found, figure)| change(found, figure, history)).collect();
+    let (rounds, figures) = (history.rounds.len(), history.figures.len());
+    format!("{rounds} rounds{ends}; {changed} of {figures} figures changed")
+}
+
+/// The history for a terminal.
+pub fn render(history: &History) -> String {
+    let head = format!("{}: {}\n", history.title, summary(history));
+    let lines: String = history.changes().map(|(found, figure)| change(found, figure, history)).collect();
     [head, lines, table(history).unwrap_or_default(), notes(history)].concat()
 }

@@ -6,6 +6,7 @@ mod axis;
 pub mod bars;
 mod card;
 pub mod curves;
+pub mod history;
 mod plot;
 pub mod saturation;
 mod series;
