@@ -15,6 +15,7 @@ use dragstrip_report::{
     Rules,
     document::Document,
     history::{FEWEST_ROUNDS, History, Round, history, text},
+    html,
 };
 use jiff::Timestamp;
 use kube::{Api, ResourceExt, api::ListParams};
@@ -38,6 +39,8 @@ pub enum Format {
     Text,
     /// Everything, for programs.
     Json,
+    /// One self-contained page with a chart of each figure that changed, for a browser.
+    Html,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +142,7 @@ pub async fn show(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCo
     print::print(&match options.format {
         Format::Text => text(&history),
         Format::Json => print::json(&history)?,
+        Format::Html => html::history(&history),
     })?;
     let code = exit_code(&history);
     if code == 2 {
@@ -175,7 +179,8 @@ mod tests {
                 ..Row::default()
             };
             let runs = vec![RunRecord { cell, ..RunRecord::default() }];
-            let report = Document { title: "nightly".to_owned(), rows: vec![row], runs, ..Document::default() };
+            let report =
+                Document { title: "nightly".to_owned(), rows: vec![row], runs, ..Document::default() };
             let file = directory.path().join(format!("{night:02}.json"));
             std::fs::write(&file, json::render(&report)).unwrap();
             file.display().to_string()

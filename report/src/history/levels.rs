@@ -58,11 +58,7 @@ impl Difference {
     pub fn ratio(self) -> Estimate {
         let student = StudentsT::new(0.0, 1.0, self.degrees);
         let half = self.error * student.map_or(0.0, |student| student.inverse_cdf(1.0 - INTERVAL / 2.0));
-        Estimate {
-            low: (self.mean - half).exp(),
-            mid: self.mean.exp(),
-            high: (self.mean + half).exp(),
-        }
+        Estimate { low: (self.mean - half).exp(), mid: self.mean.exp(), high: (self.mean + half).exp() }
     }
 }
 

@@ -123,7 +123,8 @@ fn a_difference_must_hold_among_all_figures_to_count() {
             .collect();
         // Just significant by itself.
         let change = if number >= 8 { [0.962, 0.94, 0.968][number - 8] } else { 1.0 };
-        rows[0] = row("phase-0", MetricName::OperationsPerSecond, &[1000.0 * change * (1.0 + NOISE[number % 6])]);
+        rows[0] =
+            row("phase-0", MetricName::OperationsPerSecond, &[1000.0 * change * (1.0 + NOISE[number % 6])]);
         round(number, "6.8", rows)
     };
     let rounds: Vec<Round> = (0..FEWEST_ROUNDS).map(night).collect();

@@ -85,7 +85,8 @@ fn notes(history: &History) -> String {
         "note: {blind} of {} figures were 0 in a round or have fewer than {FEWEST_ROUNDS} rounds, which show no change\n",
         history.figures.len()
     );
-    let alone = "note: \"alone\" means that the difference is significant by itself, but not among so many figures\n";
+    let alone =
+        "note: \"alone\" means that the difference is significant by itself, but not among so many figures\n";
     let latest = history.figures.iter().filter_map(|figure| figure.latest.as_ref());
     let has_alone = latest.into_iter().any(|latest| word(latest).ends_with("(alone)"));
     [(blind > 0, few.as_str()), (has_alone, alone)]
