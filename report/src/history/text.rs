@@ -49,9 +49,10 @@ fn change(change: &Change, figure: &Figure, history: &History) -> String {
 
 fn word(latest: &Latest) -> String {
     let differs = matches!(latest.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse);
-    match differs && !latest.holds_among_all {
-        true => format!("{} (alone)", latest.verdict),
-        false => latest.verdict.to_string(),
+    if differs && !latest.holds_among_all {
+        format!("{} (alone)", latest.verdict)
+    } else {
+        latest.verdict.to_string()
     }
 }
 
