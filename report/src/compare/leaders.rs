@@ -52,7 +52,7 @@ mod tests {
     /// A measurement of a server of its own.
     fn sample(variant: &str, value: f64, repetition: u32) -> Sample {
         let server = Some(format!("{variant}-{repetition}"));
-        Sample { server, repetition, value, ..Sample::default() }
+        Sample { repetition, server, value, ..Sample::default() }
     }
 
     fn row(variant: &str, values: &[f64]) -> Row {
@@ -88,7 +88,9 @@ mod tests {
         let once = [row("a", &[200.0]), row("b", &[100.0])];
         assert_eq!(names(&once).0.len(), 2, "one measurement proves nothing");
         let mut less = [slow.clone(), fast.clone()];
-        less.iter_mut().for_each(|row| row.more_is_better = Some(false));
+        for row in &mut less {
+            row.more_is_better = Some(false);
+        }
         assert_eq!(names(&less).0, ["slow"], "less is better");
         assert_eq!(leaders(&Document::default(), &[&fast]), None, "nothing to compare with");
     }

@@ -40,7 +40,7 @@ pub fn render(document: &Document) -> String {
     let summary = format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default());
     let head = format!("# {}\n\n{summary}", escaped(&document.title));
     let mut parts = vec![Part::new("", head)];
-    parts.extend(Part::list("Which is best", leaders(document).into_iter()));
+    parts.extend(Part::list("Which is best", leaders(document)));
     parts.extend(thresholds(document, false).map(|part| part.below("**Thresholds not met**")));
     parts.extend(thresholds(document, true).map(|part| part.folded("Thresholds met")));
     parts.extend(listings(document, &STYLE).iter().map(listing));

@@ -11,13 +11,10 @@ use dragstrip_results::result::TOTAL;
 /// The headline of `spec` when `phases` were measured: the phase that it names, else the last with a
 /// throughput or a metric of its own, since phases that fill the server come first.
 pub(super) fn headline(spec: &BenchmarkRunSpec, phases: &[PhaseStatus]) -> Option<Headline> {
-    let phase = match &spec.headline {
-        Some(name) => phases.iter().find(|phase| phase.name == *name),
-        None => {
-            let shown = |phase: &&PhaseStatus| throughput(phase).is_some() || metric(spec, phase).is_some();
-            phases.iter().rfind(shown).or(phases.last())
-        }
-    }?;
+    let named = |name: &String| phases.iter().find(|phase| phase.name == *name);
+    let shown = |phase: &&PhaseStatus| throughput(phase).is_some() || metric(spec, phase).is_some();
+    let last = || phases.iter().rfind(shown).or(phases.last());
+    let phase = spec.headline.as_ref().map_or_else(last, named)?;
     let p99 = total(phase).and_then(|total| total.latency_milliseconds.p99);
     Some(Headline {
         phase: phase.name.clone(),

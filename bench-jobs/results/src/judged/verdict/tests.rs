@@ -432,9 +432,12 @@ fn pipelines_and_clusters_have_fewer_requests_in_flight_than_connections_allow()
     assert_eq!(judged(result, &loadgen(), &[]).verdict, Some(Verdict::Valid));
 }
 
+/// A disturbance and its seconds.
+type Part = (Disturbance, u32, u32);
+
 #[test]
 fn a_finding_about_a_part_of_the_time_names_its_seconds() {
-    let table: [(Vec<u64>, &[(Disturbance, u32, u32)]); 4] = [
+    let table: [(Vec<u64>, &[Part]); 4] = [
         (
             vec![5000, 5000, 5000, 0, 5000, 5000, 5000, 0, 0, 0],
             &[(Disturbance::Stall, 3, 4), (Disturbance::Stall, 7, 10)],

@@ -68,10 +68,8 @@ fn chart(unit: &'static str, seconds: f64, points: &[Point], series: usize, foun
     let parts = found.intervals.iter().map(|one| (f64::from(one.from_second), f64::from(one.to_second)));
     let parts: Vec<Point> = parts.collect();
     let first = found.intervals.get(..1).unwrap_or_default();
-    let mut words = intervals(first);
-    if parts.len() > 1 {
-        words += &format!(" and {} more", parts.len() - 1);
-    }
+    let more = if parts.len() > 1 { format!(" and {} more", parts.len() - 1) } else { String::new() };
+    let words = intervals(first) + &more;
     let content = html! {
         (plot.shaded(&parts, &words))
         (plot.frame())
