@@ -7,6 +7,7 @@ use crate::{
 };
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::suite::ComparisonVerdict;
+use std::collections::BTreeSet;
 
 /// The combination, phase, operation and metric.
 pub fn figure_name(figure: &Figure, history: &History) -> String {
@@ -30,12 +31,8 @@ pub fn confidence(share: f64) -> String {
 fn change(change: &Change, figure: &Figure, history: &History) -> String {
     let Change { ratio, verdict, .. } = change;
     let shown = |value| figures::figure(&figure.metric, value);
-    let conditions = change.conditions.iter().map(|condition| {
-        format!("    differs: {} is {} instead of {}\n", condition.fact, condition.here, condition.baseline)
-    });
-    let line = format!(
-        "{}: {}: {} [{}, {}], from {} to {}, confidence {}, {verdict}\n",
-        round_name(&change.round),
+    format!(
+        "  {}: {} [{}, {}], from {} to {}, confidence {}, {verdict}\n",
         figure_name(figure, history),
         percent(ratio.mid),
         percent(ratio.low),
@@ -43,8 +40,18 @@ fn change(change: &Change, figure: &Figure, history: &History) -> String {
         shown(change.before),
         shown(change.after),
         confidence(change.confidence),
-    );
-    std::iter::once(line).chain(conditions).collect()
+    )
+}
+
+/// A round with everything that changed in it, the conditions first.
+fn round(changes: &[(&Change, &Figure)], history: &History) -> String {
+    let name = changes.first().map(|(change, _)| round_name(&change.round)).unwrap_or_default();
+    let all = changes.iter().flat_map(|(change, _)| &change.conditions);
+    let conditions: BTreeSet<String> = all
+        .map(|one| format!("  differs: {} is {} instead of {}\n", one.fact, one.here, one.baseline))
+        .collect();
+    let lines = changes.iter().map(|(found, figure)| change(found, figure, history));
+    std::iter::once(format!("{name}:\n")).chain(conditions).chain(lines).collect()
 }
 
 fn word(latest: &Latest) -> String {
@@ -110,6 +117,8 @@ pub fn summary(history: &History) -> String {
 /// The history for a terminal.
 pub fn render(history: &History) -> String {
     let head = format!("{}: {}\n", history.title, summary(history));
-    let lines: String = history.changes().map(|(found, figure)| change(found, figure, history)).collect();
+    let changes: Vec<_> = history.changes().collect();
+    let by_round = changes.chunk_by(|(one, _), (other, _)| one.round == other.round);
+    let lines: String = by_round.map(|changes| round(changes, history)).collect();
     [head, lines, table(history).unwrap_or_default(), notes(history)].concat()
 }
