@@ -116,7 +116,7 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
 
 /// A server that evicts keys as soon as it has some.
 const EVICTS: &str = "port=$(echo \"$*\" | sed 's/.*--port \\([0-9]*\\).*/\\1/')
-until [ \"$(redis-cli -p $port dbsize)\" -gt 0 ]; do sleep 0.02; done 2>/dev/null &&
+timeout 10 sh -c \"until [ \\$(redis-cli -p $port dbsize) -gt 0 ]; do sleep 0.02; done\" 2>/dev/null &&
   redis-cli -p $port config set maxmemory-policy allkeys-lru >/dev/null &
 exec redis-server \"$@\"";
 

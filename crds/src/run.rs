@@ -161,7 +161,7 @@ impl PhaseSpec {
         Some(tenth as u32)
     }
 
-    /// What of it is measured: all but the choice of the figure that is shown first.
+    /// The phase without the choice of the figure that reports show first, which changes no measurement.
     #[must_use]
     pub fn measured(&self) -> Self {
         Self { headline: None, ..self.clone() }

@@ -198,7 +198,7 @@ pub fn headline_figure<'a>(declared: &'a PhaseSpec, phase: &'a PhaseStatus) -> O
     Some((thresholds::figure(metric, phase, operation)?, metric.unit()))
 }
 
-/// Says that there is no figure for the headline that `declared` names.
+/// Reports that the phase did not measure the headline that `declared` names.
 fn without_headline(declared: &PhaseSpec, phase: &PhaseStatus) -> Option<String> {
     let name = declared.headline.as_ref().filter(|_| headline_figure(declared, phase).is_none())?;
     let own: Vec<&str> = phase.metrics.iter().map(|metric| metric.name.as_str()).collect();

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most parts of a series. Of a load of more seconds each part has 2 of them, or 4, or 8: an encoded
+/// Most parts of a series. In a longer load, each part covers 2 seconds, or 4, or 8: an encoded
 /// series has some 40 KB at most.
 pub const MOST_PARTS: usize = 240;
 

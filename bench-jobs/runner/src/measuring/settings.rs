@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::LazyLock,
 };
 
@@ -16,7 +16,7 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
 }
 
 /// The files of a directory whose names begin with `prefix`.
-fn named(directory: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
+fn named(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let matches = entries.filter(|entry| {
         let name = entry.file_name();

@@ -69,7 +69,10 @@ impl Machine<'_> {
     /// Its nodes and CPUs for people.
     pub fn name(&self) -> String {
         let nodes = self.nodes.iter().copied().collect::<Vec<_>>().join(", ");
-        self.list.map_or(nodes.clone(), |list| format!("{nodes}, CPUs {list}"))
+        match self.list {
+            Some(list) => format!("{nodes}, CPUs {list}"),
+            None => nodes,
+        }
     }
 }
 

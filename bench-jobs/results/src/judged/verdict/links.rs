@@ -6,7 +6,7 @@ use dragstrip_crds::units::thousands;
 
 /// The direction of a node's link that was fullest.
 pub(super) struct Link {
-    /// Of its rate, from 0 to 1 and above: clouds let a link exceed its sustained rate for a while.
+    /// The share of its rate, from 0 to 1 and above: clouds let a link exceed its sustained rate for a while.
     pub share: f64,
     pub evidence: String,
 }

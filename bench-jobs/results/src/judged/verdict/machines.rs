@@ -22,8 +22,8 @@ fn joined(names: &BTreeSet<&str>) -> String {
 }
 
 /// A load thread of a client was busy for more than `limit` of the time, or waited too long for a CPU, or
-/// interrupts used up a CPU of its machine:
-/// latencies then contain its own queue, and it could not have sent more load.
+/// interrupts used up a CPU of its machine: latencies then contain its own queue, and it could not have
+/// sent more load.
 pub(super) fn client_saturated(evidence: &Evidence, limit: f64) -> Found {
     let threads = evidence.client_threads();
     let Some(busiest) = threads.first() else {
