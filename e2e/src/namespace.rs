@@ -49,7 +49,7 @@ where
     F: FnOnce(Env) -> Fut,
     Fut: Future<Output = Result<()>>,
 {
-    within(Share::beside().await, name, test).await
+    within(Share::beside().await?, name, test).await
 }
 
 /// The same, with nothing else on the cluster: for tests that break it, count
@@ -59,7 +59,7 @@ where
     F: FnOnce(Env) -> Fut,
     Fut: Future<Output = Result<()>>,
 {
-    within(Share::alone().await, name, test).await
+    within(Share::alone().await?, name, test).await
 }
 
 async fn within<F, Fut>(_share: Share, name: &str, test: F) -> Result<()>

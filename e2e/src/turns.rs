@@ -6,28 +6,59 @@
 //! cluster, counts what the operator does, has tight bounds on time or needs nodes
 //! without another test's servers has the cluster alone.
 
-use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use anyhow::Result;
+use std::sync::LazyLock;
+use tokio::sync::{
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit, watch,
+};
+
+/// Tests beside each other at most: more would take the nodes' memory and the machine's CPUs.
+const BESIDE: usize = 4;
 
 static CLUSTER: RwLock<()> = RwLock::const_new(());
+static PLACES: Semaphore = Semaphore::const_new(BESIDE);
 static LOAD: Mutex<()> = Mutex::const_new(());
+/// How many tests are beside others, or wait to be.
+static NEIGHBOURS: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// One of [`NEIGHBOURS`].
+pub(crate) struct Neighbour;
+
+impl Neighbour {
+    fn new() -> Self {
+        NEIGHBOURS.send_modify(|count| *count += 1);
+        Self
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        NEIGHBOURS.send_modify(|count| *count -= 1);
+    }
+}
 
 /// Held by a test from its first object to its last.
+#[allow(dead_code, reason = "held, not read")]
 pub(crate) enum Share {
     /// Others may be there.
-    Beside(#[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    Beside(RwLockReadGuard<'static, ()>, SemaphorePermit<'static>, Neighbour),
     /// Nobody else is.
-    Alone(#[allow(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
 }
 
 impl Share {
-    /// Waits until no test is alone.
-    pub(crate) async fn beside() -> Self {
-        Self::Beside(CLUSTER.read().await)
+    /// Waits for a place beside other tests, and until no test is alone.
+    pub(crate) async fn beside() -> Result<Self> {
+        let neighbour = Neighbour::new();
+        let place = PLACES.acquire().await?;
+        Ok(Self::Beside(CLUSTER.read().await, place, neighbour))
     }
 
-    /// Waits until no other test is there.
-    pub(crate) async fn alone() -> Self {
-        Self::Alone(CLUSTER.write().await)
+    /// Waits until no other test is there, and as long as another could be beside others: each test that is
+    /// alone would make the places of the others empty first, and they run for minutes.
+    pub(crate) async fn alone() -> Result<Self> {
+        NEIGHBOURS.subscribe().wait_for(|count| *count == 0).await?;
+        Ok(Self::Alone(CLUSTER.write().await))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
     api::core::v1::{Namespace, Node},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -115,6 +115,22 @@ impl Cluster {
             .await
             .with_context(|| format!("{method} {path}"))?;
         Ok(())
+    }
+
+    /// Reads all finished runs as the operator does at its start, and decodes none; how long that took.
+    pub async fn bare_list(&self) -> Result<Duration> {
+        let query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+                     &allowWatchBookmarks=true&fieldSelector=status.finishedAt%21%3D";
+        let path = format!("{}?{query}", BenchmarkRun::url_path(&(), None));
+        let begun = Instant::now();
+        let stream = self.0.request_stream(http::Request::get(path).body(Vec::new())?).await?;
+        let mut lines = stream.lines();
+        while let Some(line) = lines.try_next().await? {
+            if line.contains("k8s.io/initial-events-end") {
+                return Ok(begun.elapsed());
+            }
+        }
+        bail!("the API server ended the list of finished runs before its last one")
     }
 
     /// Creates the CRDs, one node for servers, and `clients` nodes for clients.

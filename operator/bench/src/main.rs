@@ -53,12 +53,13 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) 
     let start = async || Operator::start(&arguments.operator, &arguments.kubeconfig, &arguments.log).await;
     let operator = start().await?;
     scenarios::idle(&operator, report).await?;
-    scenarios::datastores(cluster, &operator, arguments.datastores, report).await?;
+    let written = scenarios::datastores(cluster, &operator, arguments.datastores, report).await?;
     let ended = scenarios::three_phases(cluster, &operator, report).await?;
     scenarios::collisions(cluster, &operator, report).await?;
     scenarios::refusing_runners(cluster, &operator, arguments.active, report).await?;
     scenarios::make_active(cluster, arguments.active).await?;
     operator.stop().await?;
+    scenarios::bare_datastores(cluster, &written, report).await?;
     scenarios::make_finished(cluster, &ended, arguments.finished).await?;
     scenarios::make_last(cluster).await?;
     let operator = start().await?;

@@ -11,13 +11,18 @@ pub const DRAGONFLY_TIME: &str = "dragonfly-operator 10.5 s";
 /// Its calls for each of them; 3,334 in total.
 pub const DRAGONFLY_CALLS: &str = "dragonfly-operator 16.7";
 
+/// A time of the operator may be so many times that of a client which sends the same requests and decides
+/// nothing.
+const TIMES_BARE: f64 = 1.5;
+
 /// One measured figure.
 struct Figure {
     name: String,
     value: f64,
     unit: &'static str,
     at_most: Option<f64>,
-    peer: &'static str,
+    /// The figure of another program for the same work.
+    peer: String,
 }
 
 impl Figure {
@@ -30,7 +35,7 @@ impl Figure {
         if let Some(limit) = self.at_most {
             let verdict = if self.met() { "PASS" } else { "FAIL" };
             // Writing to a String cannot fail.
-            let _ = write!(line, " goal {limit:>6}  {verdict}");
+            let _ = write!(line, " goal {:>6}  {verdict}", short(limit));
         }
         if !self.peer.is_empty() {
             let _ = write!(line, "  ({})", self.peer);
@@ -50,13 +55,27 @@ pub struct Report(Vec<Figure>);
 
 impl Report {
     /// Adds a figure that must be at most `at_most`; `peer` is the figure of another operator.
-    pub fn judged(&mut self, name: &str, value: f64, unit: &'static str, at_most: f64, peer: &'static str) {
-        self.add(Figure { name: name.to_owned(), value, unit, at_most: Some(at_most), peer });
+    pub fn judged(&mut self, name: &str, value: f64, unit: &'static str, at_most: f64, peer: &str) {
+        self.add(Figure {
+            name: name.to_owned(),
+            value,
+            unit,
+            at_most: Some(at_most),
+            peer: peer.to_owned(),
+        });
+    }
+
+    /// Adds a time that must be at most [`TIMES_BARE`] times that of a bare client: how long the same work
+    /// takes depends on the machine.
+    pub fn judged_by_bare(&mut self, name: &str, seconds: f64, bare: f64, peer: &str) {
+        let peer = [format!("bare client {} s", short(bare)), peer.to_owned()];
+        let peer = peer.join(", ").trim_end_matches(", ").to_owned();
+        self.judged(name, seconds, "s", TIMES_BARE * bare, &peer);
     }
 
     /// Adds a figure without a goal.
     pub fn add_without_goal(&mut self, name: &str, value: f64, unit: &'static str) {
-        self.add(Figure { name: name.to_owned(), value, unit, at_most: None, peer: "" });
+        self.add(Figure { name: name.to_owned(), value, unit, at_most: None, peer: String::new() });
     }
 
     fn add(&mut self, figure: Figure) {

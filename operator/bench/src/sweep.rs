@@ -8,7 +8,10 @@ use crate::{
     report::Report,
 };
 use anyhow::{Context, Result, bail, ensure};
-use dragstrip_core::{labels, suite::expand::expand};
+use dragstrip_core::{
+    labels,
+    suite::expand::{expand, plan},
+};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::SuitePhase};
 use kube::Resource;
 use serde_json::{Value, json};
@@ -47,12 +50,14 @@ pub async fn make(cluster: &Cluster, like: &BenchmarkRun, count: usize) -> Resul
     let status = json!({"status": like.status}).to_string();
     let runs = expand(&suite)?.runs;
     ensure!(runs.len() == count, "the suite has {} runs, not {count}", runs.len());
-    let (runs, own, owner, status) = (&runs, &own, &owner, &status);
+    let plan = plan(&suite, &|_| Ok(()))?;
+    let (runs, plan, own, owner, status) = (&runs, &plan, &own, &owner, &status);
     each(count, |index| async move {
         let run = &runs[index];
+        let given = json!({(labels::GIVEN_SPEC): plan.cells[plan.order[index].0].given_spec});
         let manifest = json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "spec": run.spec,
-            "metadata": {"name": run.name, "labels": own, "ownerReferences": [owner]},
+            "metadata": {"name": run.name, "labels": own, "annotations": given, "ownerReferences": [owner]},
         });
         let path = BenchmarkRun::url_path(&(), Some(NAMESPACE));
         cluster.send("POST", &path, manifest.to_string()).await?;

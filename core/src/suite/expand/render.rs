@@ -93,8 +93,11 @@ pub fn render(
     let mut causes: BTreeMap<String, (Fault, String, usize)> = BTreeMap::new();
     for cell in cells {
         let judged = written(spec, cell).and_then(|written| {
-            // What is written stays the same with versions that know more fields and defaults.
-            let digest = digest(&[&written.to_string()]);
+            // What is written stays the same with versions that know more fields and defaults. Sorted: a
+            // feature of serde_json, which any crate of a build may turn on, decides about the order.
+            let mut sorted = written.clone();
+            sorted.sort_all_objects();
+            let digest = digest(&[&sorted.to_string()]);
             cell.given_spec = format!("{:016x}", digest.first_chunk().copied().map_or(0, u64::from_be_bytes));
             let refuse = |why| Fault::of_run(format!(" cannot be measured: {why}"));
             judge(cell, decode(&written)?).map_err(refuse)

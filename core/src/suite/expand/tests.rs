@@ -235,6 +235,11 @@ fn what_the_runs_of_a_combination_are_given_has_a_digest() {
         (digests(|_| ()), digests(|spec| spec["axes"][1]["values"][1]["value"] = json!(20)));
     assert_eq!(before[0], after[0], "a run with the same spec is the same");
     assert_ne!(before[1], after[1], "the value called deep is another one: its numbers must not mix");
+    let reversed = digests(|spec| {
+        let run = spec["run"].as_object_mut().unwrap();
+        *run = std::mem::take(run).into_iter().rev().collect();
+    });
+    assert_eq!(before, reversed, "the order of fields says nothing");
     assert_eq!(before[0], "cd34e4acff07d6c8", "another version must not take its own runs for others");
 }
 
