@@ -167,7 +167,7 @@ async fn carry_out(
             Ok((instead, awaited()))
         }
         Applied::Delayed(trouble, instead) => {
-            let retry = ctx.retries.again(&run.holder.uid, &trouble.message, LONGEST_WAIT);
+            let retry = ctx.retries.again(&run.holder.uid, &trouble.message, act::LONGEST_START_WAIT);
             if retry.news {
                 tracing::warn!(run = %run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }

@@ -90,7 +90,7 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
         AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if observed.misplaced.is_some() => {
             misplaced(attempt, observed)
         }
-        AttemptState::AtStartLine { since } if now >= after(*since, PATIENCE) => {
+        AttemptState::AtStartLine { unreachable_since: Some(since) } if now >= after(*since, PATIENCE) => {
             stand_back(run, current, unreachable())
         }
         AttemptState::Started { unsent: true, .. } | AttemptState::AtStartLine { .. } => {

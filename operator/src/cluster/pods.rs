@@ -2,7 +2,6 @@
 
 use dragstrip_core::trouble::Trouble;
 use dragstrip_results::protocol::OBSERVER_PORT;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,11 +13,6 @@ pub(super) fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a Pod
 /// Whether the pod's Ready condition holds.
 pub fn ready(pod: &Pod) -> bool {
     pod.status.as_ref().and_then(|status| condition(status, "Ready")).is_some_and(|c| c.status == "True")
-}
-
-/// Since when the pod has been ready or not.
-pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
-    Some(condition(pod.status.as_ref()?, "Ready")?.last_transition_time.as_ref()?.0)
 }
 
 /// The pod's address; `None` while it has none.

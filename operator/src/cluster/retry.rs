@@ -12,6 +12,9 @@ use std::{
 const FIRST: Duration = Duration::from_millis(250);
 /// The longest wait of what is retried with patience.
 const LONGEST_WITH_PATIENCE: Duration = Duration::from_secs(30);
+/// How late a retry may come. After a longer pause this process was away, so that what happened before
+/// says nothing about the object.
+const AWAY: SignedDuration = SignedDuration::from_secs(15);
 /// Every retry comes earlier: a failure without a retry for so long is about an object that is gone.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
@@ -95,6 +98,17 @@ impl Retries {
         }
     }
 
+    /// Since when all attempts for `uid` have failed; `None` if none has, or if this process was away
+    /// after the last one: then that is forgotten.
+    pub fn failing_since(&self, uid: &str, now: Timestamp) -> Option<Timestamp> {
+        let mut failures = self.lock();
+        let since = failures.get(uid).filter(|last| now.duration_since(last.until) < AWAY).map(|it| it.since);
+        if since.is_none() {
+            failures.remove(uid);
+        }
+        since
+    }
+
     /// Forgets the object: it succeeded, or its patience is over.
     pub fn settled(&self, uid: &str) {
         self.lock().remove(uid);
@@ -150,6 +164,19 @@ mod tests {
             tries.push(now.duration_since(at(0)).as_secs());
         }
         assert_eq!(tries, [0, 0, 1, 3, 7, 15, 31, 61, 91, 100]);
+    }
+
+    #[test]
+    fn failures_before_this_process_was_away_do_not_count() {
+        let retries = Retries::default();
+        assert_eq!(retries.failing_since("job", at(0)), None, "nothing has failed");
+        for second in [0, 5, 12] {
+            retries.record("job", "refused", Duration::from_secs(5), at(second));
+            assert_eq!(retries.failing_since("job", at(second + 5)), Some(at(0)));
+        }
+        assert_eq!(retries.failing_since("job", at(84)), None, "it was stopped for 72 s");
+        retries.record("job", "refused", Duration::from_secs(5), at(84));
+        assert_eq!(retries.failing_since("job", at(85)), Some(at(84)), "patience starts anew");
     }
 
     #[test]

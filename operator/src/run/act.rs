@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 use names::{create, current, refused, stranger};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use store::ResultName;
 
 /// A step that failed.
@@ -57,6 +57,9 @@ pub enum Error {
     #[error("failed to clean up after the run")]
     ClearUp(#[source] kube::Error),
 }
+
+/// Longest time before the retry of a start command: clients stand at the line, and others wait.
+pub const LONGEST_START_WAIT: Duration = Duration::from_secs(5);
 
 /// Carries out `step` of a run that ends at `deadline` at the latest.
 pub async fn apply(
@@ -192,10 +195,20 @@ async fn create_job(
 }
 
 async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched: &Fetched) -> Applied {
+    let job = fetched.jobs.get(&run.attempts[index].name);
+    let uid = job.and_then(|job| job.metadata.uid.clone()).unwrap_or_default();
     match start::send(ctx, run, &run.attempts[index], fetched).await {
-        Ok(()) => Applied::Awaited,
+        Ok(()) => {
+            ctx.retries.settled(&uid);
+            Applied::Awaited
+        }
         Err(error) => {
-            let trouble = Trouble { reason: "RunnersUnreachable".to_owned(), message: chain(&error) };
+            // An API server that is away says nothing about the runners.
+            let reason = if error.is_of_runner() { "RunnersUnreachable" } else { "StartLine" };
+            let trouble = Trouble { reason: reason.to_owned(), message: chain(&error) };
+            if error.is_of_runner() {
+                ctx.retries.again(&uid, &trouble.message, LONGEST_START_WAIT);
+            }
             let waiting = Waiting::Clients { attempt: index, trouble: Some(trouble.clone()) };
             Applied::Delayed(trouble, Step::Wait(waiting, None))
         }

@@ -125,7 +125,7 @@ fn a_run_that_goes_well_takes_these_steps_in_order() {
         ("the first job is created with the turn held", observed(Absent, Absent), Step::CreateJob(0)),
         (
             "pods at the line get the start command",
-            observed(AtStartLine { since: at(1) }, Absent),
+            observed(AtStartLine { unreachable_since: None }, Absent),
             Step::SendStart(0),
         ),
         (
@@ -324,7 +324,7 @@ fn the_watchdog_counts_the_warm_up() {
 fn cancel_beats_everything_but_what_has_ended_is_stored_first() {
     let mut cancelled = two_phases();
     cancelled.spec.cancel = true;
-    for state in [AttemptState::Absent, AttemptState::AtStartLine { since: at(0) }] {
+    for state in [AttemptState::Absent, AttemptState::AtStartLine { unreachable_since: None }] {
         let damaged = Observed { damaged: vec!["ConfigMap x is damaged".into()], ..observed(done(), state) };
         let step = decide(&cancelled, &damaged, at(1));
         assert_eq!(step, Step::Finish(Ending::Cancelled), "cancel was ignored");
@@ -399,13 +399,16 @@ fn what_is_refused_between_the_phases_of_a_repetition_ends_the_run_and_keeps_its
 
 #[test]
 fn a_run_whose_runners_are_unreachable_releases_its_turn() {
-    let state = AttemptState::AtStartLine { since: at(0) };
-    let Step::StandBack { trouble, .. } =
-        decide(&two_phases(), &observed(state, AttemptState::Absent), at(60))
-    else {
+    let at_line = |unreachable_since, now| {
+        let state = AttemptState::AtStartLine { unreachable_since };
+        decide(&two_phases(), &observed(state, AttemptState::Absent), at(now))
+    };
+    let Step::StandBack { trouble, .. } = at_line(Some(at(0)), 60) else {
         panic!("the turn was not released");
     };
     assert!(trouble.message.contains("NetworkPolicy"), "{}", trouble.message);
+    assert_eq!(at_line(Some(at(0)), 59), Step::SendStart(0));
+    assert_eq!(at_line(None, 1000), Step::SendStart(0), "only the operator was away, and no runner");
 }
 
 #[test]
@@ -497,7 +500,8 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
         misplaced: Some("SameZone: client-1 in z2".into()),
         ..observed(first, AttemptState::Absent)
     };
-    for before in [AttemptState::Absent, starting_since(0, None), AttemptState::AtStartLine { since: at(0) }]
+    for before in
+        [AttemptState::Absent, starting_since(0, None), AttemptState::AtStartLine { unreachable_since: None }]
     {
         let found = ending(decide(&two_phases(), &misplaced(before.clone()), at(1)));
         assert_eq!((found.step.as_str(), found.phase.as_deref()), ("Placement", Some("write")), "{before:?}");

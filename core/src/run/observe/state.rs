@@ -53,8 +53,9 @@ pub enum AttemptState {
     },
     /// All pods wait at the start line.
     AtStartLine {
-        /// Since when.
-        since: Timestamp,
+        /// Since when this operator has tried in vain to reach their runners; an operator that is
+        /// away does not try.
+        unreachable_since: Option<Timestamp>,
     },
     /// Its Job is of another spec than the run has now.
     Outdated,

@@ -96,10 +96,9 @@ fn attempt_state(
         return AttemptState::Outdated;
     }
     let created = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
-    let at_line = || fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod));
-    if u32::try_from(at_line().count()).is_ok_and(|count| count >= attempt.pods) {
-        let since = at_line().filter_map(pods::ready_since).max().unwrap_or(created);
-        return AttemptState::AtStartLine { since };
+    let at_line = fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod)).count();
+    if u32::try_from(at_line).is_ok_and(|count| count >= attempt.pods) {
+        return AttemptState::AtStartLine { unreachable_since: fetched.unreachable_since };
     }
     AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, created) }
 }
@@ -257,7 +256,7 @@ mod tests {
         };
         assert_eq!(
             state(running(), vec![ready("a"), ready("b")]),
-            AttemptState::AtStartLine { since: at(7) }
+            AttemptState::AtStartLine { unreachable_since: None }
         );
         let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);
         assert_eq!(one, starting());

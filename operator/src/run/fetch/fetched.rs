@@ -24,6 +24,8 @@ pub struct Fetched {
     pub pods: Vec<Arc<Pod>>,
     /// Runners of the current attempt that responded, by pod.
     pub runners: BTreeMap<String, RunnerState>,
+    /// Since when the runners at the start line could not be reached.
+    pub unreachable_since: Option<Timestamp>,
     /// Warnings about client pods and those who make them.
     pub warnings: Vec<Arc<Event>>,
     /// By Job until when load may run of pods that are gone and were not seen to end.
