@@ -314,7 +314,7 @@ pub enum RunnerStage {
 }
 
 /// A runner's answer to a command and to a query of its progress.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunnerState {
     /// Where it stands.

@@ -6,7 +6,7 @@ mod failures;
 pub(super) mod step;
 
 pub use super::observe::{
-    state::{AttemptState, Observed, Remains, Turn},
+    state::{AttemptState, Observed, Receipt, Remains, Turn},
     target::{Connection, DatastoreKey, ReadyTarget, TargetState, TargetTls},
 };
 use super::{
@@ -32,6 +32,8 @@ const PATIENCE_AGAIN: SignedDuration = SignedDuration::from_secs(20);
 const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
 /// How late after its start line a pod may still get the start command.
 const LATE: SignedDuration = SignedDuration::from_secs(1);
+/// When a runner that did not respond is queried again.
+const QUERY_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The next step of `run` at `now`: the first row that applies.
 pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
@@ -78,12 +80,20 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
     let deadline = observed.deadline;
     match &observed.attempts[current] {
         AttemptState::Ended => Step::Collect(current),
+        // However old the line is, no pod loads: it is replaced.
+        AttemptState::Started { receipt: Receipt::Missing, .. } => Step::SendStart(current),
         // No result is coming: what exists is stored as lost.
         AttemptState::Started { start, .. } if now >= lost_at(run, attempt, *start) => Step::Collect(current),
+        AttemptState::Started { start, receipt: Receipt::Partial | Receipt::Unknown }
+            if now <= after(*start, LATE) =>
+        {
+            Step::SendStart(current)
+        }
         // Some pods load already, and the others are too late to join them.
-        AttemptState::Started { start, unsent: true } if now > after(*start, LATE) => Step::Collect(current),
-        AttemptState::Started { start, unsent: false } => {
-            let until = lost_at(run, attempt, *start).min(deadline);
+        AttemptState::Started { receipt: Receipt::Partial, .. } => Step::Collect(current),
+        AttemptState::Started { start, receipt } => {
+            let query = if *receipt == Receipt::Unknown { after(now, QUERY_AGAIN) } else { Timestamp::MAX };
+            let until = lost_at(run, attempt, *start).min(deadline).min(query);
             Step::Wait(Waiting::Load(current), Some(until))
         }
         // No load was sent.
@@ -93,9 +103,7 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
         AttemptState::AtStartLine { unreachable_since: Some(since) } if now >= after(*since, PATIENCE) => {
             stand_back(run, current, unreachable())
         }
-        AttemptState::Started { unsent: true, .. } | AttemptState::AtStartLine { .. } => {
-            Step::SendStart(current)
-        }
+        AttemptState::AtStartLine { .. } => Step::SendStart(current),
         AttemptState::Outdated => Step::RemoveOutdated(current),
         AttemptState::Leaving => Step::Wait(Waiting::Leaving(current), Some(deadline)),
         AttemptState::Starting { trouble, since } => {

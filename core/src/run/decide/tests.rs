@@ -130,7 +130,7 @@ fn a_run_that_goes_well_takes_these_steps_in_order() {
         ),
         (
             "a pod without the start command gets it again",
-            observed(Started { start: at(1), unsent: true }, Absent),
+            observed(Started { start: at(1), receipt: Receipt::Partial }, Absent),
             Step::SendStart(0),
         ),
         ("an ended job is collected", observed(Ended, Absent), Step::Collect(0)),
@@ -159,7 +159,8 @@ fn a_run_waits_where_it_must() {
         decide(&two_phases(), &Observed { turn: busy(false), ..absent() }, at(1)),
         Step::Wait(Waiting::Queue(queue()), None)
     );
-    let running = observed(AttemptState::Started { start: at(5), unsent: false }, AttemptState::Absent);
+    let running =
+        observed(AttemptState::Started { start: at(5), receipt: Receipt::Complete }, AttemptState::Absent);
     // 1 s of warm-up, 4 s of load, 15 s of watchdog, 30 s for the result.
     assert_eq!(
         decide(&two_phases(), &running, at(6)),
@@ -231,7 +232,8 @@ fn a_result_that_is_there_is_stored_even_after_the_timeout() {
 
 #[test]
 fn a_result_that_never_comes_is_stored_as_lost() {
-    let started = observed(AttemptState::Started { start: at(5), unsent: false }, AttemptState::Absent);
+    let started =
+        observed(AttemptState::Started { start: at(5), receipt: Receipt::Complete }, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &started, at(5 + 1 + 4 + 15 + 30)), Step::Collect(0));
 }
 
@@ -507,7 +509,7 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
         assert_eq!((found.step.as_str(), found.phase.as_deref()), ("Placement", Some("write")), "{before:?}");
         assert!(found.message.contains("client-1 in z2"), "{}", found.message);
     }
-    let loads = AttemptState::Started { start: at(0), unsent: false };
+    let loads = AttemptState::Started { start: at(0), receipt: Receipt::Complete };
     let step = decide(&two_phases(), &misplaced(loads), at(1));
     assert!(matches!(step, Step::Wait(Waiting::Load(_), _)), "what loads already is measured: {step:?}");
     let queued = Observed { turn: busy(false), ..misplaced(AttemptState::Absent) };
@@ -549,7 +551,7 @@ fn a_result_that_cannot_be_stored_ends_the_run_after_a_while_and_a_cancelled_run
 fn measurements_of_two_specs_are_never_one_result() {
     let changed = Observed {
         spec_changed: Some("sprint-write-1".into()),
-        ..observed(done(), AttemptState::Started { start: at(0), unsent: false })
+        ..observed(done(), AttemptState::Started { start: at(0), receipt: Receipt::Complete })
     };
     let found = ending(decide(&two_phases(), &changed, at(1)));
     assert_eq!(found.step, "SpecChanged");
@@ -574,9 +576,31 @@ fn a_failure_that_was_recorded_ends_the_run_whatever_is_found_afterwards() {
 
 #[test]
 fn pods_that_missed_the_start_command_lose_the_repetition_and_do_not_fail_the_run() {
-    let told_late = observed(AttemptState::Started { start: at(0), unsent: true }, AttemptState::Absent);
+    let told_late =
+        observed(AttemptState::Started { start: at(0), receipt: Receipt::Partial }, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::SendStart(0));
     assert_eq!(decide(&two_phases(), &told_late, at(2)), Step::Collect(0), "others load already");
+}
+
+#[test]
+fn a_start_line_that_no_pod_received_costs_no_repetition() {
+    let missed =
+        observed(AttemptState::Started { start: at(0), receipt: Receipt::Missing }, AttemptState::Absent);
+    // The operator may have died after it wrote the line, and came back after the load would have ended.
+    for now in [0, 1, 2, 3, 1000] {
+        assert_eq!(decide(&two_phases(), &missed, at(now)), Step::SendStart(0), "{now} s after the line");
+    }
+}
+
+#[test]
+fn a_runner_that_did_not_respond_is_queried_again_until_its_result_counts_as_lost() {
+    let silent =
+        observed(AttemptState::Started { start: at(0), receipt: Receipt::Unknown }, AttemptState::Absent);
+    let step = |now| decide(&two_phases(), &silent, at(now));
+    assert_eq!(step(1), Step::SendStart(0), "it can still load together with the others");
+    assert_eq!(step(2), Step::Wait(Waiting::Load(0), Some(at(7))), "it may load already");
+    assert_eq!(step(49), Step::Wait(Waiting::Load(0), Some(at(50))));
+    assert_eq!(step(50), Step::Collect(0));
 }
 
 #[test]

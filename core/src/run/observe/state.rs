@@ -34,6 +34,19 @@ pub struct Remains {
     pub silent_from: Option<Timestamp>,
 }
 
+/// Which runners of an attempt have their start command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    /// All.
+    Complete,
+    /// Some: they load, and others have none.
+    Partial,
+    /// None.
+    Missing,
+    /// Unknown: some runners do not respond, and may have it.
+    Unknown,
+}
+
 /// One attempt as it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptState {
@@ -65,8 +78,8 @@ pub enum AttemptState {
     Started {
         /// When it is or was.
         start: Timestamp,
-        /// Whether a pod has not received it.
-        unsent: bool,
+        /// Which runners have it.
+        receipt: Receipt,
     },
     /// The Job, or every pod of it, has ended, or the Job is gone after load was started; its
     /// result is not stored.

@@ -6,6 +6,7 @@ use dragstrip_agents::{ANSWER_WITHIN, AgentError, Agents};
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     run::{
+        decide::Receipt,
         stored_result::start_line,
         timing::{ends_at, lead},
         validate::{Attempt, ValidatedRun},
@@ -23,6 +24,8 @@ use std::net::SocketAddr;
 
 /// Longest time that sending the start command to all pods may take.
 const SENDING: SignedDuration = SignedDuration::from_millis(300);
+/// Time that is added to a start line if it replaces one that passed before it was sent.
+const MORE_TIME: SignedDuration = SignedDuration::from_secs(2);
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,15 +54,6 @@ struct Runner {
     clock: ClockOffset,
 }
 
-/// Whether some pod of `job` may have the start line, so that the others must not get another.
-fn sent_to_some(job: &str, fetched: &Fetched) -> bool {
-    fetched.pods_of(job).any(|pod| match fetched.runners.get(&pod.name_any()) {
-        Some(runner) => runner.start_at_unix_nanos.is_some(),
-        // A pod that does not respond may have it.
-        None => true,
-    })
-}
-
 /// What to do with a start line that is written on a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
@@ -73,8 +67,8 @@ enum Line {
 /// Two operators at once, the old and the new one of an upgrade, must never send two lines: none
 /// sends a line in its last [`SENDING`], and none replaces it before every command that was sent
 /// earlier has arrived or failed.
-fn line(start: Timestamp, now: Timestamp, sent_to_some: bool) -> Line {
-    if sent_to_some || start > now + SENDING {
+fn line(start: Timestamp, now: Timestamp, received: bool) -> Line {
+    if received || start > now + SENDING {
         Line::Send
     } else if now < start + ANSWER_WITHIN {
         Line::Await
@@ -83,25 +77,34 @@ fn line(start: Timestamp, now: Timestamp, sent_to_some: bool) -> Line {
     }
 }
 
-/// The start line of `job`, which is written on it before it is sent: an operator that dies in
-/// between finds it again, and replaces it only if it has passed before any pod received it. `None`
-/// if the Job changed since it was read: another operator may have written its line.
+/// The start line of `attempt`, whether some pod may have it already, and whether it is to be written
+/// on `job`: an operator that dies in between finds it again, and replaces it only if it has passed
+/// before any pod received it. A line that was too early once gets more time.
+fn choose(
+    attempt: &Attempt,
+    job: &Job,
+    receipt: Receipt,
+    now: Timestamp,
+) -> Result<(Timestamp, bool, bool), Error> {
+    let next = now + lead(attempt.pods, attempt.tool.head_start());
+    let received = receipt != Receipt::Missing;
+    let Some(start) = start_line(&job.metadata) else { return Ok((next, false, true)) };
+    match line(start, now, received) {
+        Line::Send => Ok((start, received, false)),
+        Line::Await => Err(Error::Passing(job.name_any())),
+        Line::Replace => Ok((next + MORE_TIME, false, true)),
+    }
+}
+
+/// Writes the start line on `job`. `false` if the Job changed since it was read: another operator may
+/// have written its line.
 async fn fix_start_line(
     ctx: &RunContext,
     run: &ValidatedRun,
     attempt: &Attempt,
     job: &Job,
-    fetched: &Fetched,
-) -> Result<Option<Timestamp>, Error> {
-    let now = Timestamp::now();
-    if let Some(start) = start_line(&job.metadata) {
-        match line(start, now, sent_to_some(&job.name_any(), fetched)) {
-            Line::Send => return Ok(Some(start)),
-            Line::Await => return Err(Error::Passing(job.name_any())),
-            Line::Replace => {}
-        }
-    }
-    let start = now + lead(attempt.pods, attempt.tool.head_start());
+    start: Timestamp,
+) -> Result<bool, Error> {
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {
@@ -114,9 +117,9 @@ async fn fix_start_line(
     match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
         Ok(written) => {
             ctx.overlay.record(&written);
-            Ok(Some(start))
+            Ok(true)
         }
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
         Err(error) => Err(Error::FixStartLine(error, job.name_any())),
     }
 }
@@ -158,11 +161,12 @@ pub async fn send(
     let clocks = runners(&ctx.agents, &token, attempt, fetched);
     let (runners, ()) = tokio::join!(clocks, evidence::start_sampling(ctx, run, attempt));
     let runners = runners?;
-    let Some(start) = fix_start_line(ctx, run, attempt, job, fetched).await? else {
+    let (start, received, write) = choose(attempt, job, fetched.receipt(attempt), Timestamp::now())?;
+    if write && !fix_start_line(ctx, run, attempt, job, start).await? {
         return Ok(());
-    };
+    }
     // Writing it may have taken long.
-    if line(start, Timestamp::now(), sent_to_some(&attempt.name, fetched)) != Line::Send {
+    if line(start, Timestamp::now(), received) != Line::Send {
         return Err(Error::Passing(attempt.name.clone()));
     }
     let start_at_unix_nanos = nanoseconds(start);
@@ -198,12 +202,13 @@ mod tests {
             json!({"metadata": {"name": "sprint-read-1", "uid": "job", "resourceVersion": "7"}}),
         )
         .unwrap();
-        let start = fix_start_line(&ctx, &run, &run.attempts[0], &seen, &Fetched::default()).await.unwrap();
+        let start = Timestamp::from_second(1_000_000).unwrap();
+        assert!(fix_start_line(&ctx, &run, &run.attempts[0], &seen, start).await.unwrap());
         assert!(ctx.overlay.is_ahead_of(&seen), "a Job that loads would be taken for one at the start line");
         let sent = calls.lock().unwrap()[0].1["metadata"].clone();
         assert_eq!(sent["resourceVersion"], "7");
         let written = |key: &str| sent["annotations"][key].as_str().unwrap().parse::<i128>().unwrap();
-        assert_eq!(Some(written(labels::START_AT)), start.map(Timestamp::as_nanosecond));
+        assert_eq!(written(labels::START_AT), start.as_nanosecond());
         let watchdog = watchdog_seconds(&run, &run.attempts[0]);
         let ends_after =
             SignedDuration::from_nanos_i128(written(labels::LOAD_ENDS_AT) - written(labels::START_AT));
@@ -225,6 +230,16 @@ mod tests {
         ] {
             assert_eq!(line(start, after(now), sent), expected, "{now} ms after it, sent to some: {sent}");
         }
+        let late = |receipt, now| {
+            let annotations = json!({labels::START_AT: start.as_nanosecond().to_string()});
+            let job: Job = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
+            let run = validate(&run(&["read"], 1)).unwrap();
+            choose(&run.attempts[0], &job, receipt, after(now)).ok()
+        };
+        assert_eq!(late(Receipt::Unknown, 2000), Some((start, true, false)), "some may load by it");
+        assert_eq!(late(Receipt::Missing, 2000), None, "another operator's command may be on its way");
+        let (next, received, write) = late(Receipt::Missing, 5000).unwrap();
+        assert!(!received && write && next > after(7000), "the API server needs its time: {next}");
         // A command that is sent in time has ended before the line is replaced.
         assert!(SignedDuration::try_from(ANSWER_WITHIN).unwrap() >= SENDING);
     }

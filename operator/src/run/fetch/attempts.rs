@@ -14,7 +14,6 @@ use dragstrip_core::{
     trouble::Trouble,
 };
 use dragstrip_crds::BenchmarkRunStatus;
-use dragstrip_results::protocol::{RunnerStage, RunnerState};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use std::sync::Arc;
@@ -22,11 +21,6 @@ use std::sync::Arc;
 /// The remedy for a quota on limits: only the clients' containers have none by default.
 const CLIENT_LIMITS: &str =
     "; declare what the client may use in spec.clients.resources.limits, such as {cpu: \"4\", memory: 2Gi}";
-
-fn is_unsent(state: &RunnerState) -> bool {
-    use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
-    matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine)
-}
 
 /// What remains of an attempt that is over or lost. Its runners' watchdogs, counted from the
 /// start line, end its load at the latest.
@@ -90,7 +84,7 @@ fn attempt_state(
         return AttemptState::Leaving;
     }
     if let Some(start) = start_line(&job.metadata) {
-        return AttemptState::Started { start, unsent: fetched.runners.values().any(is_unsent) };
+        return AttemptState::Started { start, receipt: fetched.receipt(attempt) };
     }
     if annotation(&job.metadata, labels::SPEC_HASH).is_some_and(|hash| hash != run.spec_hash) {
         return AttemptState::Outdated;
@@ -156,9 +150,14 @@ fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
 mod tests {
     use super::*;
     use crate::fixtures::{lost, run};
-    use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult, validate::validate};
+    use dragstrip_core::run::{
+        decide::Receipt, snapshot::Snapshot, stored_result::StoredResult, validate::validate,
+    };
     use dragstrip_crds::run::StartedStatus;
-    use dragstrip_results::result::PodFailure;
+    use dragstrip_results::{
+        protocol::{RunnerStage, RunnerState},
+        result::PodFailure,
+    };
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use serde_json::{Value, json};
@@ -237,7 +236,7 @@ mod tests {
         // After an outage of the apiserver the Job controller may need 40 s to notice.
         assert_eq!(state(started(), over(["Succeeded", "Succeeded"])), AttemptState::Ended);
         assert_eq!(state(started(), over(["Succeeded", "Failed"])), AttemptState::Ended);
-        let loading = AttemptState::Started { start: at(0), unsent: false };
+        let loading = AttemptState::Started { start: at(0), receipt: Receipt::Unknown };
         assert_eq!(state(started(), over(["Succeeded", "Running"])), loading, "one pod still loads");
         assert_eq!(state(started(), vec![of_phase("a", "Succeeded")]), loading, "one pod is not there");
         assert_eq!(state(running(), vec![]), starting(), "no pod was made yet");
@@ -262,34 +261,38 @@ mod tests {
         assert_eq!(one, starting());
     }
 
-    #[test]
-    fn a_runner_before_the_line_has_no_start_command() {
+    /// The state of a started attempt of two pods whose runners are in these stages; `None` does not
+    /// respond.
+    fn received(stages: [Option<RunnerStage>; 2]) -> Receipt {
         let run = two_clients();
-        for (stage, unsent) in [
-            (RunnerStage::Loading, true),
-            (RunnerStage::AtStartLine, true),
-            (RunnerStage::Armed, false),
-            (RunnerStage::Running, false),
+        let runner = |(pod, stage): (&str, Option<RunnerStage>)| {
+            let stage = stage?;
+            Some((pod.to_owned(), RunnerState { stage, ..RunnerState::default() }))
+        };
+        let fetched = Fetched {
+            jobs: [("sprint-read-1".to_owned(), Arc::new(started()))].into(),
+            pods: shared(vec![of_phase("a", "Running"), of_phase("b", "Running")]),
+            runners: ["a", "b"].into_iter().zip(stages).filter_map(runner).collect(),
+            ..Fetched::default()
+        };
+        match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
+            AttemptState::Started { start, receipt } if start == at(0) => receipt,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn which_runners_have_the_start_command_follows_from_their_stages() {
+        use RunnerStage::{Armed, AtStartLine, Loading, Running};
+        for (one, other, expected) in [
+            (Some(Armed), Some(Running), Receipt::Complete),
+            (Some(Running), Some(AtStartLine), Receipt::Partial),
+            (Some(AtStartLine), Some(Loading), Receipt::Missing),
+            (Some(Running), None, Receipt::Unknown),
+            (Some(AtStartLine), None, Receipt::Unknown),
+            (None, None, Receipt::Unknown),
         ] {
-            let runner = RunnerState {
-                stage,
-                start_at_unix_nanos: None,
-                elapsed_seconds: 0.0,
-                operations: 0,
-                errors: 0,
-                p99_milliseconds: None,
-            };
-            let fetched = Fetched {
-                jobs: [("sprint-read-1".to_owned(), Arc::new(started()))].into(),
-                runners: [("a".to_owned(), runner)].into(),
-                ..Fetched::default()
-            };
-            let expected = AttemptState::Started { start: at(0), unsent };
-            assert_eq!(
-                attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched),
-                expected,
-                "{stage:?}"
-            );
+            assert_eq!(received([one, other]), expected, "{one:?} and {other:?}");
         }
     }
 

@@ -4,8 +4,8 @@ use crate::{
     cluster::{loads::job_ended, pods},
     run::turn::TurnCheck,
 };
-use dragstrip_core::run::{snapshot::Snapshot, validate::Attempt};
-use dragstrip_results::protocol::{RUNNER_PORT, RunnerState};
+use dragstrip_core::run::{decide::Receipt, snapshot::Snapshot, validate::Attempt};
+use dragstrip_results::protocol::{RUNNER_PORT, RunnerStage, RunnerState};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -44,6 +44,24 @@ impl Fetched {
         let alive = self.pods_of(job).filter(|pod| !pods::ended(pod));
         let address = |pod: &Pod| Some(SocketAddr::new(pods::address(pod)?, RUNNER_PORT));
         alive.filter_map(|pod| Some((pod.name_any(), address(pod)?))).collect()
+    }
+
+    /// Which runners of `attempt` have their start command.
+    pub fn receipt(&self, attempt: &Attempt) -> Receipt {
+        use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
+        let lacks =
+            |state: &&RunnerState| matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine);
+        let lacking = self.runners.values().filter(lacks).count();
+        let silent = u32::try_from(self.runners.len()).is_ok_and(|responding| responding < attempt.pods);
+        if lacking > 0 && lacking < self.runners.len() {
+            Receipt::Partial
+        } else if silent {
+            Receipt::Unknown
+        } else if lacking > 0 {
+            Receipt::Missing
+        } else {
+            Receipt::Complete
+        }
     }
 
     /// Whether the attempt needs no more time: its Job has ended, or all its pods
