@@ -1,17 +1,24 @@
 //! The start command: one instant for all pods of an attempt, and how far their
 //! clocks are from the operator's. Needs the client and the runners.
 
-use crate::run::{collect::evidence, context::RunContext, fetch::fetched::Fetched};
+use crate::run::{
+    collect::evidence,
+    context::RunContext,
+    fetch::{attempts::was_started, fetched::Fetched},
+    publish::publish,
+};
 use dragstrip_agents::{ANSWER_WITHIN, AgentError, Agents};
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     run::{
         decide::Receipt,
+        status::started_status,
         stored_result::start_line,
         timing::{ends_at, lead},
         validate::{Attempt, ValidatedRun},
     },
 };
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus};
 use dragstrip_results::protocol::{ClockOffset, StartCommand};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -19,6 +26,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
+    runtime::reflector::ObjectRef,
 };
 use std::net::SocketAddr;
 
@@ -34,6 +42,8 @@ pub enum Error {
     ReadClock(#[source] AgentError, String),
     #[error("failed to write the start line on Job {1}")]
     FixStartLine(#[source] kube::Error, String),
+    #[error("failed to write the start to the run's status")]
+    NoteStart(#[source] kube::Error),
     #[error("the start line on Job {0} passed before a pod received it; the run sends another in a moment")]
     Passing(String),
     #[error("failed to send pod {1} its start command")]
@@ -124,6 +134,29 @@ async fn fix_start_line(
     }
 }
 
+/// Writes to the run's status that `attempt` starts, before any pod receives the command: if its Job
+/// disappears, the repetition is lost and not silently measured again. `false` if the run changed since
+/// it was read.
+async fn note_start(
+    ctx: &RunContext,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    start: Timestamp,
+) -> Result<bool, Error> {
+    let key = ObjectRef::<BenchmarkRun>::new(&run.holder.name).within(&run.holder.namespace);
+    let Some(seen) = ctx.world.runs.get(&key).filter(|seen| seen.uid().as_ref() == Some(&run.holder.uid))
+    else {
+        return Ok(false);
+    };
+    let old = seen.status.clone().unwrap_or_default();
+    if was_started(&old, attempt) {
+        return Ok(true);
+    }
+    let started = Some(started_status(&attempt.name, start));
+    let status = BenchmarkRunStatus { started, ..old.clone() };
+    publish(ctx, &seen, &old, &status).await.map_err(Error::NoteStart)
+}
+
 fn nanoseconds(instant: Timestamp) -> i64 {
     // Fits until the year 2262.
     i64::try_from(instant.as_nanosecond()).unwrap_or(i64::MAX)
@@ -165,6 +198,9 @@ pub async fn send(
     if write && !fix_start_line(ctx, run, attempt, job, start).await? {
         return Ok(());
     }
+    if !note_start(ctx, run, attempt, start).await? {
+        return Ok(());
+    }
     // Writing it may have taken long.
     if line(start, Timestamp::now(), received) != Line::Send {
         return Err(Error::Passing(attempt.name.clone()));
@@ -184,11 +220,14 @@ pub async fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::{context::Context, world::World};
+    use crate::datastore::tests::seen;
     use crate::fixtures::run;
     use crate::run::tests::{Cluster, context};
     use dragstrip_core::run::timing::watchdog_seconds;
     use dragstrip_core::run::validate::validate;
     use serde_json::json;
+    use std::sync::Arc;
 
     #[tokio::test]
     async fn a_start_line_counts_before_the_watch_shows_it() {
@@ -213,6 +252,36 @@ mod tests {
         let ends_after =
             SignedDuration::from_nanos_i128(written(labels::LOAD_ENDS_AT) - written(labels::START_AT));
         assert_eq!(ends_after, SignedDuration::try_from_secs_f64(watchdog).unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_status_shows_a_start_before_any_pod_receives_the_command_and_it_is_written_once() {
+        let declared = || {
+            let mut declared = run(&["read"], 1);
+            declared.metadata.namespace = Some("pits".into());
+            declared
+        };
+        let start = Timestamp::from_second(1_000_000).unwrap();
+        let noted = async |seen_run: BenchmarkRun| {
+            let answer = |call: &str| {
+                let mut written = run(&["read"], 1);
+                written.metadata.resource_version = Some("8".into());
+                let written = serde_json::to_value(written).unwrap();
+                call.starts_with("PATCH benchmarkruns").then_some((200, written))
+            };
+            let (shared, calls) = crate::datastore::tests::context(Cluster::default(), answer);
+            let world = World { runs: seen(vec![seen_run]), ..shared.world.clone() };
+            let ctx = RunContext::new(Context { world, ..(*shared).clone() }, Arc::default());
+            let run = validate(&declared()).unwrap();
+            assert!(note_start(&ctx, &run, &run.attempts[0], start).await.unwrap());
+            let calls = calls.lock().unwrap();
+            calls.iter().map(|(_, body)| body["status"]["started"].clone()).collect::<Vec<_>>()
+        };
+        let expected = json!({"job": "sprint-read-1", "startAt": "1970-01-12T13:46:40Z"});
+        assert_eq!(noted(declared()).await, std::slice::from_ref(&expected));
+        let started = serde_json::from_value(json!({"started": expected, "phase": "Preparing"})).unwrap();
+        let again = noted(BenchmarkRun { status: Some(started), ..declared() }).await;
+        assert_eq!(again, [json!(null); 0], "a restarted operator sends the same line again");
     }
 
     #[test]
