@@ -1,5 +1,8 @@
 //! Why pods do not start. Pure.
 
+/// Reason of a run whose clients have no place in the cluster.
+pub const NO_PLACE: &str = "NoPlace";
+
 /// A reason for a condition, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {

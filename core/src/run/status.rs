@@ -13,6 +13,7 @@ use super::{
     plan::{self, clock},
     validate::attempt::{Invalid, ValidatedRun},
 };
+use crate::trouble::NO_PLACE;
 use comparability::{comparability, provenance};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
@@ -36,13 +37,16 @@ use std::collections::BTreeMap;
 
 /// Longest time between two tries, in seconds.
 const LONGEST_SETBACK: i64 = 300;
+/// Longest time if the clients have no place: the try acquires nothing, and a node may be added at any time.
+const LONGEST_WITHOUT_PLACE: i64 = 30;
 
 /// Why the run cannot take its turn after this step, and until when.
 fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<SetbackStatus> {
     match step {
         Step::StandBack { trouble, .. } => {
             let count = old.setback.as_ref().map_or(0, |setback| setback.count).saturating_add(1);
-            let wait = 5_i64.saturating_mul(1 << (count - 1).clamp(0, 10)).min(LONGEST_SETBACK);
+            let longest = if trouble.reason == NO_PLACE { LONGEST_WITHOUT_PLACE } else { LONGEST_SETBACK };
+            let wait = 5_i64.saturating_mul(1 << (count - 1).clamp(0, 10)).min(longest);
             Some(SetbackStatus {
                 reason: trouble.reason.clone(),
                 message: trouble.message.clone(),
@@ -289,7 +293,7 @@ pub fn of_invalid(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::snapshot::JobFacts;
+    use crate::{run::snapshot::JobFacts, trouble::Trouble};
     use dragstrip_crds::run::FailureStatus;
     use serde_json::json;
 
@@ -310,6 +314,21 @@ mod tests {
         let same = with_setback("pod p: secret pit-tls not found (FailedMount)".into(), Some(&setback));
         assert_eq!(same, "pod p: secret pit-tls not found (FailedMount); retried after 2 setbacks");
         assert_eq!(with_setback("load is running".into(), None), "load is running");
+    }
+
+    #[test]
+    fn a_run_without_a_place_tries_again_every_half_minute_and_others_rarely() {
+        let setback_after = |reason: &str| {
+            let trouble = Trouble { reason: reason.into(), message: "m".into() };
+            let step = Step::StandBack { attempt: None, trouble };
+            let mut status = BenchmarkRunStatus::default();
+            for _ in 0..9 {
+                status.setback = setback(&status, &step, Timestamp::UNIX_EPOCH);
+            }
+            status.setback.unwrap().retry_at.0.as_second()
+        };
+        assert_eq!(setback_after(NO_PLACE), 30, "a node that was added would stay unused");
+        assert_eq!(setback_after("FailedMount"), 300, "each try holds up others");
     }
 
     #[test]

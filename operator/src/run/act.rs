@@ -20,7 +20,7 @@ use dragstrip_core::{
         plan::{Place, place_of},
         validate::{Attempt, ValidatedRun},
     },
-    trouble::Trouble,
+    trouble::{NO_PLACE, Trouble},
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use dragstrip_results::error_chain::chain;
@@ -142,7 +142,7 @@ async fn take_turn(ctx: &RunContext, run: &ValidatedRun, fetched: &Fetched) -> R
 /// Why the places of the clients cannot be determined, with the remedy.
 fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
     let message = fetched.turn.as_ref()?.unplaceable.clone()?;
-    Some(Trouble { reason: "NoPlace".to_owned(), message })
+    Some(Trouble { reason: NO_PLACE.to_owned(), message })
 }
 
 /// Releases every Lease that the run holds.

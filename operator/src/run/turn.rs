@@ -3,7 +3,7 @@
 
 pub mod client_nodes;
 
-use client_nodes::{Servers, Uses, candidates, none_fits, terms, wanted};
+use client_nodes::{Servers, Uses, candidates, may_grow, none_fits, terms, wanted};
 use dragstrip_core::{
     digest::digest,
     lease::{Holder, LeaseKey, NO_RUN, given_back, holder_of},
@@ -49,24 +49,26 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
 /// The runs that wait for a Lease: the first, and how many.
 type Waiting = (RunReference, usize);
 
-/// The Leases for which runs wait that were created before `run`: each of them drew a ticket when
-/// it published that it is queued. A run that is being deleted takes no turn.
-fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> BTreeMap<String, Waiting> {
+/// The Leases for which runs wait that come before `run`: each of them drew a ticket when it published
+/// that it is queued. Older runs come first, but after every run that has not failed to start come those
+/// that have: otherwise they would hand the turn to each other. A run that is being deleted takes no turn.
+fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun, set_back: bool) -> BTreeMap<String, Waiting> {
     let of = |other: &Arc<BenchmarkRun>| {
         let reference = RunReference { namespace: other.namespace()?, name: other.name_any() };
         let created = other.metadata.creation_timestamp.as_ref()?.0;
-        let queue = other.status.as_ref()?.queue.as_ref()?;
+        let status = other.status.as_ref()?;
+        let queue = status.queue.as_ref()?;
         let leases: BTreeSet<String> = queue.lacks.iter().chain([&queue.lease]).cloned().collect();
-        Some(((created, reference), leases))
+        Some(((status.setback.is_some(), created, reference), leases))
     };
     let others = runs.iter().filter(|other| {
         other.uid().as_deref() != Some(&run.holder.uid) && other.metadata.deletion_timestamp.is_none()
     });
-    let own = (run.created, run.holder.reference());
+    let own = (set_back, run.created, run.holder.reference());
     let mut drawn: Vec<_> = others.filter_map(of).filter(|(place, _)| *place < own).collect();
     drawn.sort();
     let mut tickets: BTreeMap<String, Waiting> = BTreeMap::new();
-    for ((_, reference), leases) in drawn {
+    for ((_, _, reference), leases) in drawn {
         for lease in leases {
             tickets.entry(lease).or_insert_with(|| (reference.clone(), 0)).1 += 1;
         }
@@ -98,7 +100,8 @@ pub struct TurnCheck {
     pub no_node: Option<String>,
     /// What a node for the clients must have that does not exist yet.
     pub wanted: Vec<NodeSelectorTerm>,
-    /// Why the places of the clients cannot be determined.
+    /// Why the places of the clients cannot be determined, or why a free turn is of no use to the run:
+    /// there are too few nodes, and nothing adds any.
     pub unplaceable: Option<String>,
 }
 
@@ -219,7 +222,7 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks
         run,
         servers: Servers { nodes, beside },
         by_key: seen.leases.iter().map(|lease| (LeaseKey::of(lease).to_string(), lease)).collect(),
-        tickets: tickets(seen.runs, run),
+        tickets: tickets(seen.runs, run, setbacks > 0),
         uses: Uses::of(seen.pods, &run.holder.uid),
         seen,
     };
@@ -254,7 +257,10 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks
     // The same sequence for all runs, so that two never wait for each other; a shared node once.
     missing.sort();
     missing.dedup();
-    turn_check(Turn::Free, missing, choice.bound(&choice.nodes))
+    let free = turn_check(Turn::Free, missing, choice.bound(&choice.nodes));
+    let begun = seen.leases.iter().any(|lease| of_run(&lease));
+    let in_vain = choice.too_few.clone().filter(|_| !begun && !may_grow(seen.nodes));
+    TurnCheck { unplaceable: free.unplaceable.or(in_vain), ..free }
 }
 
 #[cfg(test)]

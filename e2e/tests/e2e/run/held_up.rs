@@ -98,3 +98,29 @@ async fn a_run_whose_image_cannot_be_pulled_releases_its_leases_until_it_is_canc
     })
     .await
 }
+
+#[tokio::test]
+async fn a_healthy_run_waits_for_one_attempt_of_each_run_whose_image_cannot_be_pulled() -> Result<()> {
+    with_namespace("no-images", |env| async move {
+        let nodes = env.nodes().await?;
+        env.datastore("redis", &server_on(REDIS, &nodes.servers[0])).await?;
+        env.datastore_ready("redis").await?;
+        let there = clients_on(&nodes.clients[0]);
+        let unpulled = format!(
+            "phases: [{{name: write, memtier: {{image: '{NO_IMAGE}', testTime: 2s}}}}]\ntimeout: 20m\n{there}"
+        );
+        env.run("one", &against("redis", &unpulled)).await?;
+        run_reports(&env, "one", &[NO_IMAGE], SHORT_RUN).await?;
+        env.run("two", &against("redis", &unpulled)).await?;
+        queued_behind(&env, "two", "one").await?;
+        env.run("healthy", &against("redis", &format!("{ONE_PHASE}{there}"))).await?;
+        env.run_in("healthy", RunPhase::Succeeded, GIVEN_BACK.saturating_mul(2) + SHORT_RUN).await?;
+        for unlucky in ["one", "two"] {
+            let run = env.api::<BenchmarkRun>().get(unlucky).await?;
+            let count = run.status.and_then(|status| status.setback).map_or(0, |setback| setback.count);
+            ensure!(count == 1, "run {unlucky} had failed to start {count} times");
+        }
+        Ok(())
+    })
+    .await
+}

@@ -172,6 +172,20 @@ pub fn candidates(
     fit.into_iter().map(|node| node.name_any()).collect()
 }
 
+/// Programs that run a cluster on one machine name the provider of its nodes, too, but no autoscaler can
+/// add any.
+const OF_ONE_MACHINE: [&str; 3] = ["kind", "k3s", "minikube"];
+
+/// Whether an autoscaler may add nodes to `nodes`: every autoscaler needs a provider of machines, whose
+/// controller writes its name into each node.
+pub fn may_grow(nodes: &[Arc<Node>]) -> bool {
+    let provider = |node: &Arc<Node>| {
+        let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+        id.split_once("://").is_some_and(|(provider, _)| !OF_ONE_MACHINE.contains(&provider))
+    };
+    nodes.is_empty() || nodes.iter().any(provider)
+}
+
 /// All label requirements on the clients' nodes.
 fn wanted_of(run: &ValidatedRun, servers: &Servers<'_>) -> Vec<Want> {
     nodes::wants(&run.spec.clients.placement).into_iter().chain(servers.beside.clone()).collect()

@@ -195,6 +195,58 @@ fn a_free_lease_goes_to_the_first_in_the_queue() {
 }
 
 #[test]
+fn runs_that_cannot_start_do_not_hand_the_turn_to_each_other() {
+    let unlucky = |name: &str, created: &str| {
+        let mut unlucky = (*queued(name, created, TARGET)).clone();
+        let setback = json!({"reason": "ErrImagePull", "message": "m", "count": 1, "retryAt": created});
+        unlucky.status.as_mut().unwrap().setback = serde_json::from_value(setback).unwrap();
+        Arc::new(unlucky)
+    };
+    let older = [unlucky("one", "2025-01-01T00:00:00Z"), unlucky("two", "2025-01-01T00:00:01Z")];
+    assert_eq!(turn_check(&[], &older, &[]).turn, Turn::Free, "a healthy run comes first");
+    let of_unlucky = |runs: &[Arc<BenchmarkRun>]| {
+        let run = validate(&run(&["write"], 1)).unwrap();
+        let nodes = [node("worker"), node("c1")];
+        let seen =
+            Seen { leases: &[], runs, nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
+        first(check(&run, &target(), &seen, 1).turn)
+    };
+    assert_eq!(of_unlucky(&older), busy(TARGET, "one", 3, false), "among themselves the oldest comes first");
+    let healthy = queued("healthy", "2027-01-01T00:00:00Z", TARGET);
+    assert_eq!(of_unlucky(&[healthy]), busy(TARGET, "healthy", 2, false), "however young it is");
+}
+
+#[test]
+fn a_run_that_no_node_fits_holds_nothing_unless_an_autoscaler_may_add_one() {
+    let made_by = |provider: &str| {
+        let mut node = (*node("worker")).clone();
+        node.spec = serde_json::from_value(json!({"providerID": provider})).unwrap();
+        Arc::new(node)
+    };
+    let mut misspelt = run(&["write"], 1);
+    misspelt.spec.clients.placement.node_selector = [("pool".to_owned(), "cleints".to_owned())].into();
+    let misspelt = validate(&misspelt).unwrap();
+    let in_vain = |leases: &[Arc<Lease>], nodes: &[Arc<Node>]| {
+        let seen = Seen { leases, runs: &[], nodes, pods: &[], operator_namespace: "dragstrip-system" };
+        check(&misspelt, &target(), &seen, 0).unplaceable
+    };
+    for provider in ["", "kind://docker/kind/worker", "k3s://worker"] {
+        let why = in_vain(&[], &[made_by(provider), node("c1")]).unwrap_or_default();
+        assert!(why.contains("pool=cleints"), "{provider:?}: {why:?}");
+    }
+    for provider in ["aws:///eu-west-1a/i-0123", "gce://project/zone/name", "azure:///subscriptions/x"] {
+        assert_eq!(in_vain(&[], &[made_by(provider), node("c1")]), None, "{provider}");
+    }
+    assert_eq!(in_vain(&[], &[]), None, "nothing is known of the cluster");
+    let held = [lease(TARGET, "sprint")];
+    assert_eq!(
+        in_vain(&held, &[node("worker")]),
+        None,
+        "a run that has begun waits for its node to come back"
+    );
+}
+
+#[test]
 fn a_run_that_is_being_deleted_has_no_ticket() {
     let mut leaving = (*queued("first", "2025-01-01T00:00:00Z", TARGET)).clone();
     leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
