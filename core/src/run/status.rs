@@ -159,13 +159,6 @@ fn started(old: &BenchmarkRunStatus, snapshot: &Snapshot) -> Option<Time> {
     old.started_at.clone().or(first.map(Time))
 }
 
-/// The measurement of `job`, which starts at `start`.
-pub fn started_status(job: &str, start: Timestamp) -> StartedStatus {
-    // The API server stores whole seconds: a fraction would be written at every pass.
-    let second = Timestamp::from_second(start.as_second()).unwrap_or(start);
-    StartedStatus { job: job.to_owned(), start_at: Time(second) }
-}
-
 /// The measurement that started last and is not stored.
 fn started_measurement(
     run: &ValidatedRun,
@@ -176,7 +169,10 @@ fn started_measurement(
     match step {
         Step::Wait(Waiting::Load(attempt), _) => {
             let job = &run.attempts[*attempt].name;
-            Some(started_status(job, snapshot.jobs.get(job)?.start?))
+            let start = snapshot.jobs.get(job)?.start?;
+            // The API server stores whole seconds: a fraction would be written at every pass.
+            let second = Timestamp::from_second(start.as_second()).unwrap_or(start);
+            Some(StartedStatus { job: job.clone(), start_at: Time(second) })
         }
         Step::Finish(_) => None,
         _ => old.started.clone().filter(|started| !snapshot.stored.contains_key(&started.job)),

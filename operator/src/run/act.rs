@@ -197,7 +197,7 @@ async fn create_job(
 async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched: &Fetched) -> Applied {
     let job = fetched.jobs.get(&run.attempts[index].name);
     let uid = job.and_then(|job| job.metadata.uid.clone()).unwrap_or_default();
-    match start::send(ctx, run, &run.attempts[index], fetched).await {
+    match start::send(ctx, run, index, fetched).await {
         Ok(()) => {
             ctx.retries.settled(&uid);
             Applied::Awaited

@@ -5,20 +5,20 @@ use crate::run::{
     collect::evidence,
     context::RunContext,
     fetch::{attempts::was_started, fetched::Fetched},
-    publish::publish,
+    publish::{price, publish},
 };
 use dragstrip_agents::{ANSWER_WITHIN, AgentError, Agents};
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     run::{
-        decide::Receipt,
-        status::started_status,
+        decide::{Receipt, Step, Waiting},
+        status::of_step,
         stored_result::start_line,
         timing::{ends_at, lead},
         validate::{Attempt, ValidatedRun},
     },
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus};
+use dragstrip_crds::BenchmarkRun;
 use dragstrip_results::protocol::{ClockOffset, StartCommand};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -134,15 +134,17 @@ async fn fix_start_line(
     }
 }
 
-/// Writes to the run's status that `attempt` starts, before any pod receives the command: if its Job
-/// disappears, the repetition is lost and not silently measured again. `false` if the run changed since
-/// it was read.
+/// Writes the status of the run under load before any pod receives the command: if the Job disappears
+/// from now on, the repetition is lost and not silently measured again. `false` if the run changed
+/// since it was read.
 async fn note_start(
     ctx: &RunContext,
     run: &ValidatedRun,
-    attempt: &Attempt,
+    index: usize,
+    fetched: &Fetched,
     start: Timestamp,
 ) -> Result<bool, Error> {
+    let attempt = &run.attempts[index];
     let key = ObjectRef::<BenchmarkRun>::new(&run.holder.name).within(&run.holder.namespace);
     let Some(seen) = ctx.world.runs.get(&key).filter(|seen| seen.uid().as_ref() == Some(&run.holder.uid))
     else {
@@ -152,8 +154,11 @@ async fn note_start(
     if was_started(&old, attempt) {
         return Ok(true);
     }
-    let started = Some(started_status(&attempt.name, start));
-    let status = BenchmarkRunStatus { started, ..old.clone() };
+    let mut snapshot = fetched.snapshot.clone();
+    snapshot.jobs.entry(attempt.name.clone()).or_default().start = Some(start);
+    let step = Step::Wait(Waiting::Load(index), None);
+    let mut status = of_step(run, &old, &snapshot, None, &step, Timestamp::now());
+    price::price(&mut status, &ctx.prices);
     publish(ctx, &seen, &old, &status).await.map_err(Error::NoteStart)
 }
 
@@ -178,14 +183,15 @@ async fn runners(
     join_all(requests).await.into_iter().collect()
 }
 
-/// Sends all runners of `attempt` the start command for one instant. Safe to repeat. Whether they
+/// Sends all runners of the attempt with this `index` the start command for one instant. Safe to repeat. Whether they
 /// received it or the Job had changed meanwhile, the Job's own event brings the next pass.
 pub async fn send(
     ctx: &RunContext,
     run: &ValidatedRun,
-    attempt: &Attempt,
+    index: usize,
     fetched: &Fetched,
 ) -> Result<(), Error> {
+    let attempt = &run.attempts[index];
     let Some(job) = fetched.jobs.get(&attempt.name) else {
         return Ok(());
     };
@@ -198,7 +204,7 @@ pub async fn send(
     if write && !fix_start_line(ctx, run, attempt, job, start).await? {
         return Ok(());
     }
-    if !note_start(ctx, run, attempt, start).await? {
+    if !note_start(ctx, run, index, fetched, start).await? {
         return Ok(());
     }
     // Writing it may have taken long.
@@ -273,9 +279,10 @@ mod tests {
             let world = World { runs: seen(vec![seen_run]), ..shared.world.clone() };
             let ctx = RunContext::new(Context { world, ..(*shared).clone() }, Arc::default());
             let run = validate(&declared()).unwrap();
-            assert!(note_start(&ctx, &run, &run.attempts[0], start).await.unwrap());
+            assert!(note_start(&ctx, &run, 0, &Fetched::default(), start).await.unwrap());
             let calls = calls.lock().unwrap();
-            calls.iter().map(|(_, body)| body["status"]["started"].clone()).collect::<Vec<_>>()
+            let writes = calls.iter().filter(|(call, _)| call.starts_with("PATCH"));
+            writes.map(|(_, body)| body["status"]["started"].clone()).collect::<Vec<_>>()
         };
         let expected = json!({"job": "sprint-read-1", "startAt": "1970-01-12T13:46:40Z"});
         assert_eq!(noted(declared()).await, std::slice::from_ref(&expected));
