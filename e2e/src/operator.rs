@@ -20,7 +20,8 @@ fn pods(client: &Client) -> Api<Pod> {
     Api::namespaced(client.clone(), NAMESPACE)
 }
 
-fn ready(pod: &Pod) -> bool {
+/// Whether the pod is ready and not being deleted.
+pub fn ready(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none()
         && pod
             .status

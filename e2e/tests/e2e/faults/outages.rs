@@ -7,13 +7,17 @@ use dragstrip_e2e::{
     Env, Look, SHORT_RUN, alone,
     faults::{Fault, local},
     manifests::against,
+    message,
     nodes::{self, clients_on},
-    not_run,
+    not_run, operator, phase,
     results::{self, never_together, plausible},
     server::Server,
     until,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Node, Pod},
+};
 use kube::{Api, ResourceExt, api::ListParams};
 use std::time::Duration;
 
@@ -72,6 +76,78 @@ async fn a_load_that_ends_while_the_apiserver_is_down_is_not_lost() -> Result<()
         status.phases.iter().try_for_each(plausible)?;
         never_together(&env.results(&run).await?)?;
         confirmed(&env, &status).await
+    })
+    .await
+}
+
+/// Longer than the operator tries to reach runners at the start line.
+const AWAY: Duration = Duration::from_secs(72);
+/// Keys that take some seconds to write: the fault begins before clients come to the start line.
+const FILLED: &str = "
+phases:
+- name: read
+  flush: true
+  load: {keyMaximum: 1499999, dataSize: 16}
+  loadgen: {ratio: '0:1', keyMaximum: 1499999, duration: 1s}
+maxRetries: 0
+timeout: 10m
+";
+
+/// Starts a run and waits until its client writes keys.
+async fn filling(env: &Env) -> Result<Option<String>> {
+    redis(env).await?;
+    env.run("standing", &against("redis", FILLED)).await?;
+    env.run_is("standing", "its client pod", SHORT_RUN, |run| phase(run) == RunPhase::Preparing).await?;
+    until("a client pod that runs", SHORT_RUN, async || {
+        Ok(match env.labelled::<Pod>(&of_run("standing")).await?.first().and_then(|pod| pod.status.clone()) {
+            Some(status) if status.phase.as_deref() == Some("Running") => Look::Done(()),
+            status => Look::NotYet(format!("{status:?}")),
+        })
+    })
+    .await?;
+    Ok(env.api::<Job>().get("standing-read-1").await?.uid())
+}
+
+/// Asserts that the run is measured by this Job, and was never set back.
+async fn goes_on(env: &Env, job: Option<String>) -> Result<()> {
+    let set_back = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| status.setback.is_some());
+    let run =
+        env.run_is("standing", "its end", SHORT_RUN, |run| phase(run).finished() || set_back(run)).await?;
+    ensure!(phase(&run) == RunPhase::Succeeded, "it is {}: {}", phase(&run), message(&run));
+    ensure!(env.api::<Job>().get("standing-read-1").await?.uid() == job, "the Job was created again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn clients_wait_at_the_start_line_for_an_operator_that_is_away() -> Result<()> {
+    alone("operator-away", |env| async move {
+        let job = filling(&env).await?;
+        operator::without(&env.client, async {
+            until("a client at the start line", SHORT_RUN, async || {
+                let ready = operator::ready(&client_pod(&env, "standing").await?);
+                Ok(if ready { Look::Done(()) } else { Look::NotYet("it is not ready".to_owned()) })
+            })
+            .await?;
+            tokio::time::sleep(AWAY).await;
+            Ok(())
+        })
+        .await?;
+        goes_on(&env, job).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn clients_wait_at_the_start_line_for_an_apiserver_that_is_away() -> Result<()> {
+    if skipped("an apiserver that is away while clients stand at the start line") {
+        return Ok(());
+    }
+    alone("apiserver-away", |env| async move {
+        let job = filling(&env).await?;
+        let fault = Fault::stop("apiserver")?;
+        tokio::time::sleep(AWAY).await;
+        fault.mend()?;
+        goes_on(&env, job).await
     })
     .await
 }
