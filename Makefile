@@ -244,7 +244,8 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
   faults::outages:: faults::two_operators:: faults::undecodable:: install::upgrade:: install::releases:: \
   clients::a_repetition_that_lost turns::no_lease_is_released identity::an_edit_of_a_datastore \
   identity::a_server_whose_pod_was_recreated refusals::a_namespace_with_quotas loadgen::a_stalled_server loadgen::batches \
-  findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster
+  findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster \
+  preparation::a_warm_up_longer
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS

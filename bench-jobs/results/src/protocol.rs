@@ -330,4 +330,6 @@ pub struct RunnerState {
     /// What 99 of 100 latencies so far stay below, in milliseconds, roughly; absent if the
     /// tool does not report it while it runs.
     pub p99_milliseconds: Option<f64>,
+    /// How much of a stage before the start line is done, from 0 to 1; absent if it is short.
+    pub prepared_ratio: Option<f64>,
 }

@@ -43,11 +43,10 @@ mod tests {
     fn state(stage: RunnerStage, p99: Option<f64>) -> RunnerState {
         RunnerState {
             stage,
-            start_at_unix_nanos: None,
             elapsed_seconds: 3.2,
             operations: 1_500,
-            errors: 0,
             p99_milliseconds: p99,
+            ..RunnerState::default()
         }
     }
 

@@ -6,7 +6,7 @@ mod failures;
 pub(super) mod step;
 
 pub use super::observe::{
-    state::{AttemptState, Observed, Receipt, Remains, Turn},
+    state::{AttemptState, Observed, Preparation, Receipt, Remains, Turn},
     target::{Connection, DatastoreKey, ReadyTarget, TargetState, TargetTls},
 };
 use super::{
@@ -34,6 +34,9 @@ const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
 const LATE: SignedDuration = SignedDuration::from_secs(1);
 /// When a runner that did not respond is queried again.
 const QUERY_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// How often the status shows how far a preparation is.
+const SHOW_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// The next step of `run` at `now`: the first row that applies.
 pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
@@ -97,8 +100,14 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
             Step::Wait(Waiting::Load(current), Some(until))
         }
         // No load was sent.
-        AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if observed.misplaced.is_some() => {
+        AttemptState::Starting { .. } | AttemptState::Preparing(_) | AttemptState::AtStartLine { .. }
+            if observed.misplaced.is_some() =>
+        {
             misplaced(attempt, observed)
+        }
+        AttemptState::Preparing(preparation) => {
+            let waiting = Waiting::Preparation { attempt: current, preparation: *preparation };
+            Step::Wait(waiting, Some(after(now, SHOW_AGAIN).min(deadline)))
         }
         AttemptState::AtStartLine { unreachable_since: Some(since) } if now >= after(*since, PATIENCE) => {
             stand_back(run, current, unreachable())
@@ -157,6 +166,7 @@ fn describe(step: &Step) -> &str {
         }
         Step::Wait(Waiting::Setback(setback), _) => &setback.message,
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) => "its client pods did not come up",
+        Step::Wait(Waiting::Preparation { .. }, _) => "its clients were not at the start line",
         Step::Wait(Waiting::Load(_), _) => "its load had not ended",
         Step::Wait(Waiting::Settling(_), _) => "its servers' memory had not settled",
         Step::Wait(Waiting::Remains(_), _) | Step::RemoveLost(_) => {

@@ -68,14 +68,7 @@ impl Runner {
             Some(_) if elapsed == 0.0 => RunnerStage::Armed,
             Some(_) => RunnerStage::Running,
         };
-        RunnerState {
-            stage,
-            start_at_unix_nanos: start,
-            elapsed_seconds: elapsed,
-            operations: 0,
-            errors: 0,
-            p99_milliseconds: None,
-        }
+        RunnerState { stage, start_at_unix_nanos: start, elapsed_seconds: elapsed, ..RunnerState::default() }
     }
 
     /// The result that it reports.

@@ -64,6 +64,12 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     })
 }
 
+/// Whether the pod's container of this name runs.
+pub fn runs(pod: &Pod, name: &str) -> bool {
+    let running = |status: &ContainerStatus| status.state.as_ref().is_some_and(|it| it.running.is_some());
+    containers(pod).any(|status| status.name == name && running(status))
+}
+
 /// Reasons for which every container waits while it starts.
 pub(super) const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 

@@ -152,6 +152,9 @@ pub async fn fetch(
         Some(job) => {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
             fetched.unreachable_since = ctx.retries.failing_since(uid, Timestamp::now());
+            if attempts::are_preparing(current, &fetched) {
+                fetched.runners = runners(ctx, run, current, &fetched).await;
+            }
             let bound: Vec<String> = fetched.pods_of(&current.name).filter_map(servers::node_of).collect();
             if bound.len() >= usize::try_from(current.pods).unwrap_or(usize::MAX) {
                 fetched.snapshot.placed = machines::placed(ctx, run, &bound, None);

@@ -25,6 +25,8 @@ pub struct Snapshot {
     /// The start command, once it is accepted.
     pub command: Option<StartCommand>,
     pub progress: Progress,
+    /// How much of a stage before the start line is done, from 0 to 1.
+    pub prepared_ratio: Option<f64>,
     /// Length of the load in seconds, once it is over.
     pub final_seconds: Option<f64>,
 }
@@ -52,6 +54,7 @@ impl Snapshot {
                 .latency
                 .and_then(|latency| latency.quantile_seconds(0.99))
                 .map(|seconds| seconds * 1e3),
+            prepared_ratio: self.prepared_ratio,
         }
     }
 }
@@ -75,6 +78,7 @@ impl Shared {
         self.snapshot.send_modify(|snapshot| {
             snapshot.stage = stage;
             snapshot.progress = Progress::default();
+            snapshot.prepared_ratio = None;
         });
     }
 
@@ -105,6 +109,12 @@ impl Shared {
 
     pub fn note_progress(&self, progress: &Progress) {
         self.snapshot.send_modify(|snapshot| snapshot.progress = *progress);
+    }
+
+    /// Notes the progress of a load before the start line, and how much of the stage is done.
+    pub fn note_preparation(&self, progress: &Progress, ratio: f64) {
+        self.note_progress(progress);
+        self.snapshot.send_modify(|snapshot| snapshot.prepared_ratio = Some(ratio.clamp(0.0, 1.0)));
     }
 
     /// Notes the final counts of the load. No figure falls below what was shown before: some tools
@@ -192,10 +202,12 @@ mod tests {
     fn progress_begins_at_nothing_in_each_stage() {
         let shared = Shared::default();
         shared.enter(RunnerStage::Loading);
-        shared.note_progress(&Progress { operations: 5, ..Progress::default() });
-        assert_eq!(shared.snapshot().answer(0).operations, 5);
+        shared.note_preparation(&Progress { operations: 5, ..Progress::default() }, 0.5);
+        let loading = shared.snapshot().answer(0);
+        assert_eq!((loading.operations, loading.prepared_ratio), (5, Some(0.5)));
         shared.enter(RunnerStage::AtStartLine);
-        assert_eq!(shared.snapshot().answer(0).operations, 0);
+        let at_line = shared.snapshot().answer(0);
+        assert_eq!((at_line.operations, at_line.prepared_ratio), (0, None));
     }
 
     #[test]

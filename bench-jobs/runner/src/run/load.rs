@@ -6,7 +6,7 @@ use super::pod::Pod;
 use crate::{
     frame::{failure::failure, install::LOADGEN_NAME},
     tools::{
-        adapter::{Ended, LaunchContext},
+        adapter::{Ended, LaunchContext, Progress},
         aside,
         loadgen::{self, LoadgenAdapter, specification},
         ours::unread,
@@ -126,7 +126,12 @@ async fn run(
     let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
     let adapter = Box::new(LoadgenAdapter::new(keys.clone()));
     let shared = Arc::clone(&pod.shared);
-    let on_progress = move |progress| shared.note_progress(&progress);
+    let keys = count(keys);
+    // The keys are written first and counted afterwards.
+    let done = if task == Task::VerifyKeys { keys } else { 0 };
+    let on_progress = move |progress: Progress| {
+        shared.note_preparation(&progress, (done + progress.operations) as f64 / (2 * keys) as f64);
+    };
     // No bound is needed: the generator gives up by itself when the
     // server falls silent, and the run's timeout ends everything.
     let ended = aside::run(&launch, &directory, adapter, pod.redactor.clone(), None, on_progress).await;

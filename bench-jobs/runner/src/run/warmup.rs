@@ -8,7 +8,12 @@ use crate::{
 };
 use dragstrip_crds::workload::ToolSpec;
 use dragstrip_results::result::{Failure, FailureStep};
-use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// How much longer than declared the warm-up may take before it is killed.
 const GRACE: Duration = Duration::from_secs(15);
@@ -29,7 +34,10 @@ pub async fn warm_up(
     let adapter = adapter_for(tool);
     let launch = adapter.launch(&pod.job, &context);
     let shared = Arc::clone(&pod.shared);
-    let on_progress = move |progress| shared.note_progress(&progress);
+    let begun = Instant::now();
+    let on_progress = move |progress| {
+        shared.note_preparation(&progress, begun.elapsed().as_secs_f64() / length.as_secs_f64());
+    };
     let bound = Some(length + GRACE);
     let ended = aside::run(&launch, &directory, adapter, pod.redactor.clone(), bound, on_progress).await;
     let (ended, adapter) = ended.map_err(|e| failed(e.to_string()))?;

@@ -1,6 +1,6 @@
 //! The steps of a run. Pure.
 
-use crate::trouble::Trouble;
+use crate::{run::observe::state::Preparation, trouble::Trouble};
 use dragstrip_crds::run::{FailureStatus, QueueStatus, SetbackStatus};
 use jiff::Timestamp;
 
@@ -33,6 +33,13 @@ pub enum Waiting {
         attempt: usize,
         /// What holds them up.
         trouble: Option<Trouble>,
+    },
+    /// The clients of an attempt to come to the start line.
+    Preparation {
+        /// The attempt.
+        attempt: usize,
+        /// How far they are.
+        preparation: Preparation,
     },
     /// A Job that is being deleted, and its pods, to be gone.
     Leaving(usize),

@@ -371,6 +371,45 @@ fn a_node_that_may_be_made_and_an_image_that_may_be_large_get_more_time() {
 }
 
 #[test]
+fn keys_and_warm_ups_take_as_long_as_they_take_and_the_status_shows_how_far_they_are() {
+    use dragstrip_results::protocol::{RunnerStage, RunnerState};
+    let runner = |stage, ratio| RunnerState { stage, prepared_ratio: ratio, ..RunnerState::default() };
+    let preparation = Preparation::of(
+        [
+            runner(RunnerStage::AtStartLine, None),
+            runner(RunnerStage::Loading, Some(0.437)),
+            runner(RunnerStage::Loading, Some(0.9)),
+        ]
+        .iter(),
+    );
+    assert_eq!(preparation, Preparation { stage: Some(RunnerStage::Loading), percent: Some(43) });
+    let run = two_phases();
+    for first in [true, false] {
+        let (index, state) = (usize::from(!first), AttemptState::Preparing(preparation));
+        let found = if first { observed(state, AttemptState::Absent) } else { observed(done(), state) };
+        let waiting = Waiting::Preparation { attempt: index, preparation };
+        assert_eq!(
+            decide(&run, &found, at(301)),
+            Step::Wait(waiting, Some(at(311))),
+            "it was deleted at 300 s"
+        );
+        let found = ending(decide(&run, &found, at(1800)));
+        assert_eq!(found.step, "Timeout", "nothing else bounds it");
+    }
+    let step = Step::Wait(Waiting::Preparation { attempt: 0, preparation }, None);
+    let status = crate::run::status::of_step(
+        &run,
+        &dragstrip_crds::BenchmarkRunStatus::default(),
+        &crate::run::snapshot::Snapshot::default(),
+        None,
+        &step,
+        at(0),
+    );
+    let message = status.message.unwrap_or_default();
+    assert!(message.contains("write and count the keys of load: 43 % done"), "{message}");
+}
+
+#[test]
 fn a_turn_is_not_given_back_between_the_phases_of_a_repetition() {
     let state = starting_since(0, Some(missing_secret()));
     let found = ending(decide(&two_phases(), &observed(done(), state), at(60)));
@@ -502,9 +541,12 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
         misplaced: Some("SameZone: client-1 in z2".into()),
         ..observed(first, AttemptState::Absent)
     };
-    for before in
-        [AttemptState::Absent, starting_since(0, None), AttemptState::AtStartLine { unreachable_since: None }]
-    {
+    for before in [
+        AttemptState::Absent,
+        starting_since(0, None),
+        AttemptState::Preparing(Preparation::default()),
+        AttemptState::AtStartLine { unreachable_since: None },
+    ] {
         let found = ending(decide(&two_phases(), &misplaced(before.clone()), at(1)));
         assert_eq!((found.step.as_str(), found.phase.as_deref()), ("Placement", Some("write")), "{before:?}");
         assert!(found.message.contains("client-1 in z2"), "{}", found.message);

@@ -3,7 +3,10 @@
 use super::target::TargetState;
 use crate::trouble::Trouble;
 use dragstrip_crds::run::{FailureStatus, QueueStatus, SetbackStatus};
-use dragstrip_results::result::PodFailure;
+use dragstrip_results::{
+    protocol::{RunnerStage, RunnerState},
+    result::PodFailure,
+};
 use jiff::Timestamp;
 
 /// Whose turn it is.
@@ -32,6 +35,27 @@ pub struct Remains {
     pub job: bool,
     /// When the last of its pods stops sending load; `None` if only an event will say so.
     pub silent_from: Option<Timestamp>,
+}
+
+/// How far the clients of an attempt are before its start line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Preparation {
+    /// The stage of the slowest runner; absent if none responds.
+    pub stage: Option<RunnerStage>,
+    /// How much of that stage the slowest has done.
+    pub percent: Option<u32>,
+}
+
+impl Preparation {
+    /// What these runners report.
+    pub fn of<'a>(runners: impl Iterator<Item = &'a RunnerState> + Clone) -> Self {
+        let stage = runners.clone().map(|runner| runner.stage).min();
+        let slowest = runners.filter(|runner| Some(runner.stage) == stage);
+        // A ratio is between 0 and 1.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let percent = slowest.filter_map(|runner| Some((runner.prepared_ratio? * 100.0) as u32)).min();
+        Self { stage, percent }
+    }
 }
 
 /// Which runners of an attempt have their start command.
@@ -64,6 +88,9 @@ pub enum AttemptState {
         /// Since when, as far as known.
         since: Timestamp,
     },
+    /// All its clients run, and not all are at the start line: they check the server, write keys or
+    /// warm up, which takes as long as it takes.
+    Preparing(Preparation),
     /// All pods wait at the start line.
     AtStartLine {
         /// Since when this operator has tried in vain to reach their runners; an operator that is

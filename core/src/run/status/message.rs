@@ -4,12 +4,13 @@ use crate::{
     lease::NO_RUN,
     run::{
         decide::step::{Ending, REQUIREMENT, Step, Waiting},
-        observe::stored_result::StoredResult,
+        observe::{state::Preparation, stored_result::StoredResult},
         plan,
         validate::attempt::ValidatedRun,
     },
 };
 use dragstrip_crds::run::{FailureStatus, QueueStatus, RunPhase, SetbackStatus};
+use dragstrip_results::protocol::RunnerStage;
 use std::collections::BTreeMap;
 
 /// The phase that the status shows, and its message.
@@ -46,6 +47,9 @@ pub(super) fn phase_and_message(
         Step::Wait(Waiting::Clients { attempt, trouble: None }, _) | Step::CreateJob(attempt) => {
             (RunPhase::Preparing, at(attempt, "client pods are starting"))
         }
+        Step::Wait(Waiting::Preparation { attempt, preparation }, _) => {
+            (RunPhase::Preparing, at(attempt, &prepares(preparation)))
+        }
         Step::Wait(Waiting::Remains(attempt), _) => {
             let what = "a client pod or its node was lost; the repetition is measured again when its client pods are gone";
             (RunPhase::Preparing, at(attempt, what))
@@ -70,6 +74,15 @@ pub(super) fn phase_and_message(
         Step::Finish(Ending::Failed(failure)) => (RunPhase::Failed, failed(failure)),
         Step::Finish(Ending::Cancelled) => (RunPhase::Cancelled, "stopped by spec.cancel".to_owned()),
     }
+}
+
+fn prepares(preparation: &Preparation) -> String {
+    let what = match preparation.stage {
+        Some(RunnerStage::Loading) => "client pods write and count the keys of load",
+        Some(RunnerStage::WarmingUp) => "client pods warm up",
+        _ => return "client pods are starting".to_owned(),
+    };
+    preparation.percent.map_or_else(|| what.to_owned(), |percent| format!("{what}: {percent} % done"))
 }
 
 fn queued(queue: &QueueStatus) -> String {

@@ -2,13 +2,17 @@
 
 use crate::common::{failed, redis, says};
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::run::RunPhase;
+use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use dragstrip_e2e::{
-    SHORT_RUN, alone,
+    Env, SHORT_RUN, alone,
     manifests::against,
+    message,
     results::{self, operation, phase, plausible},
     with_namespace,
 };
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+use std::time::Duration;
 
 const PREPARED: &str = "
 phases:
@@ -74,6 +78,68 @@ async fn a_phase_whose_reads_find_too_few_keys_has_no_result() -> Result<()> {
         says(&failure.message, &["0.9"])?;
         ensure!(results::status(&run)?.phases.is_empty(), "numbers are shown");
         Ok(())
+    })
+    .await
+}
+
+/// A client with so little CPU writes and counts so many keys for longer than the status shows one figure.
+const MANY_KEYS: &str = "
+phases:
+- name: read
+  flush: true
+  load: {keyMaximum: 999999, dataSize: 64}
+  loadgen: {ratio: '0:1', keyMaximum: 999999, duration: 1s}
+clients: {resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {cpu: 100m, memory: 256Mi}}}
+timeout: 5m
+";
+/// Longer than clients may take to start.
+const LONG_WARM_UP: &str = "
+phases:
+- name: write
+  warmup: 310s
+  memtier: {threads: 1, connectionsPerThread: 1, testTime: 2s, ratio: '1:0', keyMaximum: 9999}
+timeout: 10m
+";
+/// Until a status must show another figure.
+const FIGURE: Duration = Duration::from_secs(60);
+
+/// Waits until the message of the run has `text` and a figure other than those in `shown`; returns it.
+async fn percent(env: &Env, run: &str, text: &str, shown: &[&str]) -> Result<String> {
+    let figure = |run: &BenchmarkRun| {
+        let message = message(run);
+        let (_, figure) = message.split_once(text)?;
+        Some(figure.trim_start_matches(": ").to_owned()).filter(|it| it.ends_with(" % done"))
+    };
+    let new = |run: &BenchmarkRun| figure(run).is_some_and(|figure| !shown.contains(&figure.as_str()));
+    let found = env.run_is(run, &format!("the progress of '{text}'"), FIGURE, new).await?;
+    figure(&found).context("the figure is gone")
+}
+
+#[tokio::test]
+async fn the_status_shows_how_many_keys_are_written() -> Result<()> {
+    with_namespace("many-keys", |env| async move {
+        redis(&env).await?;
+        env.run("many", &against("redis", MANY_KEYS)).await?;
+        let first = percent(&env, "many", "write and count the keys of load", &[]).await?;
+        percent(&env, "many", "write and count the keys of load", &[&first]).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_warm_up_longer_than_clients_may_take_to_start_is_shown_and_its_phase_is_measured() -> Result<()> {
+    with_namespace("long-warm-up", |env| async move {
+        redis(&env).await?;
+        env.run("patient", &against("redis", LONG_WARM_UP)).await?;
+        let first = percent(&env, "patient", "client pods warm up", &[]).await?;
+        percent(&env, "patient", "client pods warm up", &[&first]).await?;
+        let job = env.api::<Job>().get("patient-write-1").await?.uid();
+        let run = env.run_in("patient", RunPhase::Succeeded, Duration::from_secs(310) + SHORT_RUN).await?;
+        ensure!(env.api::<Job>().get("patient-write-1").await?.uid() == job, "the Job was created again");
+        let status = results::status(&run)?;
+        ensure!(status.setback.is_none() && status.retries.is_empty(), "{status:?}");
+        plausible(phase(&status, "write")?)
     })
     .await
 }

@@ -1,11 +1,14 @@
 //! The state of each attempt of a run, from what was fetched. Pure.
 
 use super::fetched::Fetched;
-use crate::cluster::{loads::silent_from, pods, warnings};
+use crate::{
+    cluster::{loads::silent_from, pods, warnings},
+    run::build::CLIENT_CONTAINER,
+};
 use dragstrip_core::{
     labels,
     run::{
-        decide::{AttemptState, Remains},
+        decide::{AttemptState, Preparation, Remains},
         snapshot::state_of_stored,
         stored_result::{annotation, start_line},
         timing::watchdog_seconds,
@@ -90,11 +93,24 @@ fn attempt_state(
         return AttemptState::Outdated;
     }
     let created = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
-    let at_line = fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod)).count();
-    if u32::try_from(at_line).is_ok_and(|count| count >= attempt.pods) {
+    if all(attempt, fetched, pods::ready) {
         return AttemptState::AtStartLine { unreachable_since: fetched.unreachable_since };
     }
+    if are_preparing(attempt, fetched) {
+        return AttemptState::Preparing(Preparation::of(fetched.runners.values()));
+    }
     AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, created) }
+}
+
+/// Whether `test` is true of as many pods of `attempt` as it has clients.
+fn all(attempt: &Attempt, fetched: &Fetched, test: fn(&Pod) -> bool) -> bool {
+    let count = fetched.pods_of(&attempt.name).filter(|pod| test(pod)).count();
+    u32::try_from(count).is_ok_and(|count| count >= attempt.pods)
+}
+
+/// Whether all clients of `attempt` run, and not all are at the start line.
+pub fn are_preparing(attempt: &Attempt, fetched: &Fetched) -> bool {
+    all(attempt, fetched, |pod| pods::runs(pod, CLIENT_CONTAINER)) && !all(attempt, fetched, pods::ready)
 }
 
 /// The states of all attempts, in sequence.
@@ -259,6 +275,25 @@ mod tests {
         );
         let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);
         assert_eq!(one, starting());
+    }
+
+    #[test]
+    fn clients_that_run_before_the_start_line_have_started_however_long_they_prepare() {
+        let of = |name: &str, ready: &str, running: bool| {
+            let state = if running { json!({"running": {}}) } else { json!({"waiting": {}}) };
+            let container = json!({
+                "name": "client", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state
+            });
+            let conditions = json!([{"type": "Ready", "status": ready}]);
+            let status =
+                json!({"phase": "Running", "containerStatuses": [container], "conditions": conditions});
+            pod(name, json!({}), status)
+        };
+        let prepares = AttemptState::Preparing(Preparation::default());
+        assert_eq!(state(running(), vec![of("a", "False", true), of("b", "True", true)]), prepares);
+        assert_eq!(state(running(), vec![of("a", "False", true), of("b", "False", false)]), starting());
+        let at_line = AttemptState::AtStartLine { unreachable_since: None };
+        assert_eq!(state(running(), vec![of("a", "True", true), of("b", "True", true)]), at_line);
     }
 
     /// The state of a started attempt of two pods whose runners are in these stages; `None` does not
