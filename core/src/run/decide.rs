@@ -83,18 +83,19 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
     let deadline = observed.deadline;
     match &observed.attempts[current] {
         AttemptState::Ended => Step::Collect(current),
-        // However old the line is, no pod loads: it is replaced.
-        AttemptState::Started { receipt: Receipt::Missing, .. } => Step::SendStart(current),
-        // No result is coming: what exists is stored as lost.
-        AttemptState::Started { start, .. } if now >= lost_at(run, attempt, *start) => Step::Collect(current),
+        // What exists is stored as lost.
+        AttemptState::Started { start, receipt } if is_lost(run, attempt, *start, *receipt, now) => {
+            Step::Collect(current)
+        }
         AttemptState::Started { start, receipt: Receipt::Partial | Receipt::Unknown }
             if now <= after(*start, LATE) =>
         {
             Step::SendStart(current)
         }
-        // Some pods load already, and the others are too late to join them.
-        AttemptState::Started { receipt: Receipt::Partial, .. } => Step::Collect(current),
-        AttemptState::Started { start, receipt } => {
+        AttemptState::Started {
+            start,
+            receipt: receipt @ (Receipt::Complete | Receipt::Partial | Receipt::Unknown),
+        } => {
             let query = if *receipt == Receipt::Unknown { after(now, QUERY_AGAIN) } else { Timestamp::MAX };
             let until = lost_at(run, attempt, *start).min(deadline).min(query);
             Step::Wait(Waiting::Load(current), Some(until))
@@ -112,7 +113,9 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
         AttemptState::AtStartLine { unreachable_since: Some(since) } if now >= after(*since, PATIENCE) => {
             stand_back(run, current, unreachable())
         }
-        AttemptState::AtStartLine { .. } => Step::SendStart(current),
+        AttemptState::Started { receipt: Receipt::Missing, .. } | AttemptState::AtStartLine { .. } => {
+            Step::SendStart(current)
+        }
         AttemptState::Outdated => Step::RemoveOutdated(current),
         AttemptState::Leaving => Step::Wait(Waiting::Leaving(current), Some(deadline)),
         AttemptState::Starting { trouble, since } => {
@@ -126,6 +129,24 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
             (None, Some(change)) => failures::server_changed(run, change),
             (None, None) => before_job(run, observed, current, now),
         },
+    }
+}
+
+/// Whether an attempt that started at `start` counts as lost.
+fn is_lost(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    start: Timestamp,
+    receipt: Receipt,
+    now: Timestamp,
+) -> bool {
+    match receipt {
+        // However old the line is, no pod loads: it is replaced.
+        Receipt::Missing => false,
+        // Some pods load already, and the others are too late to join them.
+        Receipt::Partial if now > after(start, LATE) => true,
+        // No result is coming.
+        _ => now >= lost_at(run, attempt, start),
     }
 }
 
