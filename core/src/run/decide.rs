@@ -92,10 +92,7 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
         {
             Step::SendStart(current)
         }
-        AttemptState::Started {
-            start,
-            receipt: receipt @ (Receipt::Complete | Receipt::Partial | Receipt::Unknown),
-        } => {
+        AttemptState::Started { start, receipt } if *receipt != Receipt::Missing => {
             let query = if *receipt == Receipt::Unknown { after(now, QUERY_AGAIN) } else { Timestamp::MAX };
             let until = lost_at(run, attempt, *start).min(deadline).min(query);
             Step::Wait(Waiting::Load(current), Some(until))
@@ -107,15 +104,13 @@ fn measure(run: &ValidatedRun, observed: &Observed, current: usize, now: Timesta
             misplaced(attempt, observed)
         }
         AttemptState::Preparing(preparation) => {
-            let waiting = Waiting::Preparation { attempt: current, preparation: *preparation };
-            Step::Wait(waiting, Some(after(now, SHOW_AGAIN).min(deadline)))
+            let until = after(now, SHOW_AGAIN).min(deadline);
+            Step::Wait(Waiting::Preparation(current, *preparation), Some(until))
         }
         AttemptState::AtStartLine { unreachable_since: Some(since) } if now >= after(*since, PATIENCE) => {
             stand_back(run, current, unreachable())
         }
-        AttemptState::Started { receipt: Receipt::Missing, .. } | AttemptState::AtStartLine { .. } => {
-            Step::SendStart(current)
-        }
+        AttemptState::Started { .. } | AttemptState::AtStartLine { .. } => Step::SendStart(current),
         AttemptState::Outdated => Step::RemoveOutdated(current),
         AttemptState::Leaving => Step::Wait(Waiting::Leaving(current), Some(deadline)),
         AttemptState::Starting { trouble, since } => {
@@ -187,7 +182,7 @@ fn describe(step: &Step) -> &str {
         }
         Step::Wait(Waiting::Setback(setback), _) => &setback.message,
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) => "its client pods did not come up",
-        Step::Wait(Waiting::Preparation { .. }, _) => "its clients were not at the start line",
+        Step::Wait(Waiting::Preparation(..), _) => "its clients were not at the start line",
         Step::Wait(Waiting::Load(_), _) => "its load had not ended",
         Step::Wait(Waiting::Settling(_), _) => "its servers' memory had not settled",
         Step::Wait(Waiting::Remains(_), _) | Step::RemoveLost(_) => {

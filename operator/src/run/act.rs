@@ -204,9 +204,10 @@ async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched:
         }
         Err(error) => {
             // An API server that is away says nothing about the runners.
-            let reason = if error.is_of_runner() { "RunnersUnreachable" } else { "StartLine" };
+            let unreachable = matches!(error, start::Error::ReadClock(..) | start::Error::SendStart(..));
+            let reason = if unreachable { "RunnersUnreachable" } else { "StartLine" };
             let trouble = Trouble { reason: reason.to_owned(), message: chain(&error) };
-            if error.is_of_runner() {
+            if unreachable {
                 ctx.retries.again(&uid, &trouble.message, LONGEST_START_WAIT);
             }
             let waiting = Waiting::Clients { attempt: index, trouble: Some(trouble.clone()) };

@@ -34,13 +34,8 @@ pub enum Waiting {
         /// What holds them up.
         trouble: Option<Trouble>,
     },
-    /// The clients of an attempt to come to the start line.
-    Preparation {
-        /// The attempt.
-        attempt: usize,
-        /// How far they are.
-        preparation: Preparation,
-    },
+    /// The clients of an attempt to come to the start line; with how far they are.
+    Preparation(usize, Preparation),
     /// A Job that is being deleted, and its pods, to be gone.
     Leaving(usize),
     /// A result that exists and cannot be read or stored yet.

@@ -387,7 +387,7 @@ fn keys_and_warm_ups_take_as_long_as_they_take_and_the_status_shows_how_far_they
     for first in [true, false] {
         let (index, state) = (usize::from(!first), AttemptState::Preparing(preparation));
         let found = if first { observed(state, AttemptState::Absent) } else { observed(done(), state) };
-        let waiting = Waiting::Preparation { attempt: index, preparation };
+        let waiting = Waiting::Preparation(index, preparation);
         assert_eq!(
             decide(&run, &found, at(301)),
             Step::Wait(waiting, Some(at(311))),
@@ -396,7 +396,7 @@ fn keys_and_warm_ups_take_as_long_as_they_take_and_the_status_shows_how_far_they
         let found = ending(decide(&run, &found, at(1800)));
         assert_eq!(found.step, "Timeout", "nothing else bounds it");
     }
-    let step = Step::Wait(Waiting::Preparation { attempt: 0, preparation }, None);
+    let step = Step::Wait(Waiting::Preparation(0, preparation), None);
     let status = crate::run::status::of_step(
         &run,
         &dragstrip_crds::BenchmarkRunStatus::default(),

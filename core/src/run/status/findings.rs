@@ -38,7 +38,7 @@ pub(super) fn target_finding(step: &Step) -> Option<Finding> {
             Finding::no(TARGET_READY, "Unsuitable", failure.message.clone())
         }
         Step::Wait(
-            Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Preparation { .. } | Waiting::Load(_),
+            Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Preparation(..) | Waiting::Load(_),
             _,
         )
         | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is ready"),
@@ -54,7 +54,7 @@ pub(super) fn clients_finding(step: &Step) -> Option<Finding> {
         Step::Wait(Waiting::Setback(setback), _) => {
             Finding::no(CLIENTS_READY, "HeldUp", format!("{}: {}", setback.reason, setback.message))
         }
-        Step::Wait(Waiting::Clients { trouble: None, .. } | Waiting::Preparation { .. }, _)
+        Step::Wait(Waiting::Clients { trouble: None, .. } | Waiting::Preparation(..), _)
         | Step::CreateJob(_) => Finding::no(CLIENTS_READY, STARTING, "client pods are starting"),
         Step::Wait(Waiting::Remains(_), _) => {
             Finding::no(CLIENTS_READY, "Lost", "a client pod or its node was lost")

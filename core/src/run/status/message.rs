@@ -47,7 +47,7 @@ pub(super) fn phase_and_message(
         Step::Wait(Waiting::Clients { attempt, trouble: None }, _) | Step::CreateJob(attempt) => {
             (RunPhase::Preparing, at(attempt, "client pods are starting"))
         }
-        Step::Wait(Waiting::Preparation { attempt, preparation }, _) => {
+        Step::Wait(Waiting::Preparation(attempt, preparation), _) => {
             (RunPhase::Preparing, at(attempt, &prepares(preparation)))
         }
         Step::Wait(Waiting::Remains(attempt), _) => {

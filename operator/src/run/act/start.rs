@@ -50,13 +50,6 @@ pub enum Error {
     SendStart(#[source] AgentError, String),
 }
 
-impl Error {
-    /// Whether a runner could not be reached.
-    pub fn is_of_runner(&self) -> bool {
-        matches!(self, Self::ReadClock(..) | Self::SendStart(..))
-    }
-}
-
 /// A runner that is to get the start command.
 struct Runner {
     pod: String,

@@ -53,14 +53,11 @@ impl Fetched {
             |state: &&RunnerState| matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine);
         let lacking = self.runners.values().filter(lacks).count();
         let silent = u32::try_from(self.runners.len()).is_ok_and(|responding| responding < attempt.pods);
-        if lacking > 0 && lacking < self.runners.len() {
-            Receipt::Partial
-        } else if silent {
-            Receipt::Unknown
-        } else if lacking > 0 {
-            Receipt::Missing
-        } else {
-            Receipt::Complete
+        match lacking {
+            1.. if lacking < self.runners.len() => Receipt::Partial,
+            _ if silent => Receipt::Unknown,
+            0 => Receipt::Complete,
+            _ => Receipt::Missing,
         }
     }
 
