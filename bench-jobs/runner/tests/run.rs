@@ -582,6 +582,27 @@ async fn keys_are_there_before_the_line_and_the_warm_up_is_in_no_figure() {
 }
 
 #[tokio::test]
+async fn a_runner_reports_how_many_keys_it_has_written_and_counted() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["load"] = json!({"keyMaximum": 999_999, "dataSize": 1});
+    let pod = Pod::new(&job).start().await;
+    let first = wait_for("a figure", async || pod.progress().await?.prepared_ratio).await;
+    let next = wait_for("the next figure", async || {
+        pod.progress().await?.prepared_ratio.filter(|ratio| *ratio > first)
+    })
+    .await;
+    assert!(first > 0.0 && next <= 1.0, "{first} {next}");
+    let state = pod.progress().await.unwrap();
+    assert!(
+        state.prepared_ratio.is_none_or(|ratio| ratio >= next),
+        "it fell while keys are counted: {state:?}"
+    );
+    pod.terminate();
+    pod.finished().await;
+}
+
+#[tokio::test]
 async fn keys_that_do_not_stay_fail_the_load_with_both_figures() {
     let server = Redis::start(&["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"]).await;
     let mut job = job(server.port, &loadgen(1));
