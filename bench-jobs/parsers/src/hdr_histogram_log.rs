@@ -145,7 +145,7 @@ impl Sums {
             operation: operation.to_owned(),
             source,
         };
-        let latencies = Latencies::decode(&EncodedHistogram(encoded.to_owned())).map_err(failed)?;
+        let latencies = Latencies::decode_fine(&EncodedHistogram(encoded.to_owned())).map_err(failed)?;
         let latencies = match self.unit {
             TimeUnit::Nanoseconds => latencies.converted(1),
             TimeUnit::Microseconds => latencies.widened(),

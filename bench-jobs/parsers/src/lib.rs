@@ -25,6 +25,7 @@ pub use outputs::{Capture, Outputs};
 pub use parsed::{Parsed, Tool};
 
 use dragstrip_crds::workload::ParserSpec;
+use dragstrip_results::result::MOST_ROWS;
 use outputs::paths;
 use std::error::Error;
 
@@ -45,6 +46,14 @@ pub enum ParseError {
     /// The output holds no figure at all.
     #[error("the tool's output holds no operation and no metric")]
     Nothing,
+    /// More than the operator merges and a status can show.
+    #[error("the tool's output holds {found} {what}, at most {MOST_ROWS} are read: let the tool print sums")]
+    TooMany {
+        /// Operations or metrics.
+        what: &'static str,
+        /// How many.
+        found: usize,
+    },
 }
 
 /// Turns the errors of `parser` into its failure.
@@ -81,6 +90,11 @@ pub fn parse(spec: &ParserSpec, outputs: &Outputs) -> Result<Parsed, ParseError>
     }?;
     if parsed.operations.is_empty() && parsed.metrics.is_empty() {
         return Err(ParseError::Nothing);
+    }
+    for (what, found) in [("operations", parsed.operations.len()), ("metrics", parsed.metrics.len())] {
+        if found > MOST_ROWS {
+            return Err(ParseError::TooMany { what, found });
+        }
     }
     Ok(parsed)
 }

@@ -9,7 +9,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, Latencies},
-    result::Operation,
+    result::{MOST_ROWS, Operation},
 };
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,16 @@ const SCHEMA_VERSION: u32 = 1;
 const LARGEST_COUNT: u64 = 1 << 53;
 /// A run of more than a week would need more seconds in its series.
 const LONGEST_SERIES: usize = 7 * 24 * 3600;
+/// Most characters of the name of an operation or a tool, and of a version.
+const LONGEST_NAME: usize = 128;
+/// Most characters of the name of a metric.
+const LONGEST_METRIC: usize = 63;
+/// Most characters of a unit.
+const LONGEST_UNIT: usize = 32;
+/// Most characters of the reason why a result is incomplete.
+const LONGEST_REASON: usize = 1000;
+/// Most commands of one operation.
+const MOST_COMMANDS: usize = 100;
 
 /// A benchmark tool's result, read by Dragstrip's parser dragstripJson.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +48,7 @@ pub struct ResultDocument {
     pub window: Option<Window>,
     /// One entry per operation, without a total.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1000))]
+    #[schemars(length(max = MOST_ROWS))]
     pub operations: Vec<ResultOperation>,
     /// Error replies by their first word, such as OOM.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -49,7 +59,7 @@ pub struct ResultDocument {
     pub per_second: Vec<u64>,
     /// Figures of any other kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1000))]
+    #[schemars(length(max = MOST_ROWS))]
     pub metrics: Vec<ResultMetric>,
     /// Set by a tool that was ended early, or lost some of its work: why. Such
     /// a result is shown and never counts.
@@ -106,7 +116,8 @@ pub struct ResultOperation {
     /// The latency in microseconds of every one of the count, as an HdrHistogram
     /// (V2 encoding, deflated, base64: what every HdrHistogram library writes,
     /// beginning with HISTF). Those of several clients are merged exactly if
-    /// all have the same lowest value and digits; 1 µs to 1 h with 3 digits is usual.
+    /// all have the same lowest value and digits, of which 3 at most are read; 1 µs to 1 h with 3
+    /// digits is usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<EncodedHistogram>,
     /// Latencies of a tool without histograms. They are shown for each client
@@ -192,6 +203,7 @@ pub fn parse(text: &str) -> Result<Parsed, ResultError> {
     for (field, count) in seconds.chain(document.errors.values().map(|count| ("errors", count))) {
         within_bounds(field, "the result", *count)?;
     }
+    check_sizes(&document)?;
     let mut parsed = Parsed {
         seconds: document.window.map(|window| window.seconds),
         start_unix_nanos: document.window.and_then(|window| window.start_unix_nanos),
@@ -217,6 +229,36 @@ pub fn parse(text: &str) -> Result<Parsed, ResultError> {
         parsed.metrics.push(metric);
     }
     Ok(parsed)
+}
+
+/// The lengths that the schema promises. Before anything is decoded: each operation may have a histogram.
+fn check_sizes(document: &ResultDocument) -> Result<(), ResultError> {
+    let at_most = |field, place: String, size: usize, most: usize| {
+        let problem = || format!("has the size {size}, at most {most} is read");
+        if size <= most { Ok(()) } else { Err(wrong(field, &place, problem())) }
+    };
+    let result = || "the result".to_owned();
+    at_most("operations", result(), document.operations.len(), MOST_ROWS)?;
+    at_most("metrics", result(), document.metrics.len(), MOST_ROWS)?;
+    let tool = document.tool.iter().flat_map(|tool| [Some(&tool.name), tool.version.as_ref()]).flatten();
+    for text in tool {
+        at_most("tool", result(), text.chars().count(), LONGEST_NAME)?;
+    }
+    let incomplete = document.incomplete.as_ref().map_or(0, |why| why.chars().count());
+    at_most("incomplete", result(), incomplete, LONGEST_REASON)?;
+    for (index, read) in document.operations.iter().enumerate() {
+        let place = || format!("operation {index}");
+        at_most("operation", place(), read.operation.chars().count(), LONGEST_NAME)?;
+        at_most("commands", place(), read.commands.as_ref().map_or(0, Vec::len), MOST_COMMANDS)?;
+    }
+    for (index, read) in document.metrics.iter().enumerate() {
+        let place = || format!("metric {index}");
+        at_most("name", place(), read.name.chars().count(), LONGEST_METRIC)?;
+        at_most("unit", place(), read.unit.as_ref().map_or(0, |unit| unit.chars().count()), LONGEST_UNIT)?;
+        let operation = read.operation.as_ref().map_or(0, |name| name.chars().count());
+        at_most("operation", place(), operation, LONGEST_NAME)?;
+    }
+    Ok(())
 }
 
 fn operation(read: ResultOperation, seconds: Option<f64>, together: bool) -> Result<Operation, ResultError> {

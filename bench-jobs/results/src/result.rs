@@ -16,5 +16,9 @@ pub use self::{
 };
 pub use crate::measured::operation::{Operation, TOTAL};
 
+/// Most operations in the result of a client pod, and most figures of the tool's own.
+pub const MOST_ROWS: usize = 1000;
+/// Most bytes of the line of a runner's log that holds its result: the operator reads no more.
+pub const MOST_LOG_BYTES: usize = 4 << 20;
 /// Marks the line of a runner's log that holds its complete [`PodResult`] as JSON.
 pub const LOG_MARKER: &str = "DRAGSTRIP-RESULT ";

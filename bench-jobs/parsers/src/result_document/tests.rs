@@ -92,3 +92,23 @@ fn the_committed_schema_is_the_generated_one() {
     let generated = serde_json::to_string_pretty(&schema()).unwrap();
     assert_eq!(committed.trim_end(), generated, "docs/result.schema.json is stale: run make generate");
 }
+
+#[test]
+fn more_than_the_schema_allows_is_refused_before_it_is_decoded() {
+    let rows = |row: fn(usize) -> Value| (0..1001).map(row).collect::<Value>();
+    let metric = |index: usize| json!({"name": format!("m{index}"), "value": 1.0});
+    let operation = |index: usize| json!({"operation": format!("o{index}"), "count": 0});
+    for (pointer, value, words) in [
+        ("/operations", rows(operation), "operations of the result has the size 1001, at most 1000"),
+        ("/metrics", rows(metric), "metrics of the result has the size 1001, at most 1000"),
+        ("/operations/0/operation", json!("x".repeat(129)), "operation of operation 0 has the size 129"),
+        ("/metrics/0/name", json!("x".repeat(64)), "name of metric 0 has the size 64"),
+        ("/metrics/0/unit", json!("x".repeat(33)), "unit of metric 0 has the size 33"),
+        ("/tool/name", json!("x".repeat(129)), "tool of the result has the size 129"),
+    ] {
+        let mut changed = document();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        let refused = read(&changed).unwrap_err().to_string();
+        assert!(refused.contains(words), "{pointer}: {refused}");
+    }
+}

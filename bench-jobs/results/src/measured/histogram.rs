@@ -5,19 +5,29 @@
 use crate::measured::live::LatencyCounts;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use dragstrip_crds::measured::LatencySummary;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::{
     CreationError, Histogram,
     serialization::{Deserializer, Serializer, V2DeflateSerializer},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 
 /// Lowest latency that our own tools distinguish, in microseconds.
 const LOWEST_MICROS: u64 = 1;
 /// Highest latency that our own tools record, in microseconds: one hour.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
-/// Significant decimal digits that our own tools store.
+/// Significant decimal digits that our own tools store, and the most that a result may have: a
+/// histogram of 5 digits costs 50 MB whatever it holds, one of 3 digits half a megabyte at most.
 const SIGNIFICANT_DIGITS: u8 = 3;
+/// Significant decimal digits that the library can store.
+const MOST_DIGITS: u8 = 5;
+/// First bytes of a deflated histogram, before its length.
+const DEFLATED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
+/// Bytes of the header of a histogram: what it is, its length, an offset, its digits, its lowest and
+/// highest value, and a ratio.
+const HEADER: usize = 40;
 
 /// Most values in one histogram, 2^53: up to here a count is exact as a
 /// floating-point number too, and 2^11 histograms add up without overflow.
@@ -35,6 +45,9 @@ pub enum HistogramError {
     /// Base64 of something that is not a V2 histogram, or of a cut one.
     #[error("the histogram is damaged or not HdrHistogram V2: {0}")]
     Decode(String),
+    /// More significant digits than are read.
+    #[error("the histogram has {0} significant digits, at most {1} are read: record with fewer")]
+    TooFine(u32, u8),
     /// Could not be written.
     #[error("the histogram cannot be encoded: {0}")]
     Encode(String),
@@ -94,6 +107,56 @@ pub fn merged<'a>(
     Ok(merged)
 }
 
+/// The histograms of several pods as one, added one after the other. It is encoded in between: there is
+/// one for each operation, and a decoded one costs half a megabyte whatever it holds.
+#[derive(Debug, Default)]
+pub struct HistogramSum {
+    sum: Option<EncodedHistogram>,
+    missing: bool,
+}
+
+impl HistogramSum {
+    /// Adds a histogram, or that there is none.
+    pub fn add(&mut self, one: Option<Latencies>) -> Result<(), HistogramError> {
+        self.missing |= one.is_none();
+        if let Some(mut one) = one.filter(|_| !self.missing) {
+            if let Some(sum) = &self.sum {
+                one.add(&Latencies::decode(sum)?)?;
+            }
+            self.sum = Some(one.encode()?);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the sum.
+    pub fn bytes(&self) -> usize {
+        self.sum.as_ref().map_or(0, |sum| sum.0.len())
+    }
+
+    /// The sum; `None` without any histogram, and if one is missing.
+    pub fn latencies(&self) -> Result<Option<Latencies>, HistogramError> {
+        self.sum.as_ref().filter(|_| !self.missing).map(Latencies::decode).transpose()
+    }
+}
+
+/// Checks what the library allocates by, before it does: the digits decide the size of the counts, and
+/// it reserves as many bytes as the header says that there are.
+fn check_header(header: &[u8; HEADER], most_digits: u8) -> Result<(), HistogramError> {
+    let number = |at: usize| {
+        let bytes = header.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.copied().map_or(u32::MAX, u32::from_be_bytes)
+    };
+    let (payload, digits) = (number(4), number(12));
+    let known = u8::try_from(digits).ok().filter(|digits| *digits <= most_digits);
+    let known = known.ok_or(HistogramError::TooFine(digits, most_digits))?;
+    // Half a sub-bucket for each power of two, and 9 bytes for each count.
+    let half = (2 * 10_u32.pow(known.into())).next_power_of_two() / 2;
+    if payload > half.saturating_mul(65 * 9) {
+        return Err(HistogramError::Decode(format!("its header announces {payload} bytes")));
+    }
+    Ok(())
+}
+
 /// A histogram of latencies in microseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latencies(Histogram<u64>);
@@ -111,10 +174,26 @@ impl Latencies {
 
     /// Reads an encoded histogram. Empty (zero count) histograms are fine.
     pub fn decode(encoded: &EncodedHistogram) -> Result<Self, HistogramError> {
+        Self::read(encoded, SIGNIFICANT_DIGITS)
+    }
+
+    /// Reads an encoded histogram of any precision, which may cost 50 MB: not for the operator, which
+    /// reads those of everybody.
+    pub fn decode_fine(encoded: &EncodedHistogram) -> Result<Self, HistogramError> {
+        Self::read(encoded, MOST_DIGITS)
+    }
+
+    fn read(encoded: &EncodedHistogram, most_digits: u8) -> Result<Self, HistogramError> {
+        let damaged = |error: &dyn std::fmt::Display| HistogramError::Decode(error.to_string());
         let bytes = STANDARD.decode(&encoded.0).map_err(HistogramError::Base64)?;
+        let deflated = bytes.strip_prefix(&DEFLATED).and_then(|rest| rest.get(4..));
+        let mut inflated = ZlibDecoder::new(deflated.ok_or_else(|| damaged(&"it does not begin with HISTF"))?);
+        let mut header = [0; HEADER];
+        inflated.read_exact(&mut header).map_err(|error| damaged(&error))?;
+        check_header(&header, most_digits)?;
         let histogram = Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|e| HistogramError::Decode(e.to_string()))?;
+            .deserialize(&mut header.as_slice().chain(inflated))
+            .map_err(|error| damaged(&error))?;
         // The total saturates where damaged counts overflow it.
         if histogram.len() > MOST_VALUES {
             return Err(HistogramError::TooMany);
@@ -143,6 +222,9 @@ impl Latencies {
     /// The same with [`HIGHEST_MICROS`] as its end, so that other tools' histograms,
     /// which end where their largest value did, can be added.
     pub fn widened(&self) -> Result<Self, HistogramError> {
+        if self.0.sigfig() > SIGNIFICANT_DIGITS {
+            return self.converted(1000);
+        }
         let mut wide = Histogram::new_with_bounds(self.0.low(), HIGHEST_MICROS, self.0.sigfig())?;
         add(&mut wide, &self.0)?;
         Ok(Self(wide))
@@ -218,7 +300,9 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::write::ZlibEncoder;
     use proptest::prelude::*;
+    use std::io::Write as _;
 
     fn latencies(values: &[u64]) -> Latencies {
         let mut histogram = empty().unwrap();
@@ -290,6 +374,41 @@ mod tests {
         histogram.record_n(7, 2).unwrap();
         let refused = Latencies::decode(&Latencies(histogram).encode().unwrap());
         assert!(matches!(refused, Err(HistogramError::TooMany)), "{refused:?}");
+    }
+
+    /// A histogram of no counts with this header, as an attacker writes it.
+    fn forged(payload: u32, digits: u32) -> EncodedHistogram {
+        let mut bytes = 0x1c84_9313_u32.to_be_bytes().to_vec();
+        for field in [payload, 0, digits] {
+            bytes.extend(field.to_be_bytes());
+        }
+        bytes.extend([1_u64.to_be_bytes(), (1_u64 << 63).to_be_bytes(), 1_f64.to_be_bytes()].concat());
+        let mut deflated = ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        deflated.write_all(&bytes).unwrap();
+        let deflated = deflated.finish().unwrap();
+        let length = u32::try_from(deflated.len()).unwrap().to_be_bytes();
+        EncodedHistogram(STANDARD.encode([&DEFLATED[..], &length, &deflated].concat()))
+    }
+
+    #[test]
+    fn a_header_that_claims_much_is_refused_before_anything_is_allocated() {
+        assert!(Latencies::decode(&forged(0, 3)).is_ok(), "the widest histogram that a result may have");
+        let fine = forged(0, 5);
+        let refused = Latencies::decode(&fine);
+        assert!(matches!(refused, Err(HistogramError::TooFine(5, 3))), "{} bytes: {refused:?}", fine.0.len());
+        assert!(Latencies::decode_fine(&fine).is_ok(), "a log in the runner may be finer");
+        assert!(matches!(Latencies::decode_fine(&forged(0, 300)), Err(HistogramError::TooFine(300, 5))));
+        let refused = Latencies::decode(&forged(u32::MAX, 3)).unwrap_err().to_string();
+        assert!(refused.contains("announces 4294967295 bytes"), "4 GiB would be reserved: {refused}");
+    }
+
+    #[test]
+    fn a_finer_histogram_is_widened_to_three_digits() {
+        let mut fine = Histogram::<u64>::new_with_bounds(1, 60_000_000, 5).unwrap();
+        fine.record(123_456).unwrap();
+        let widened = Latencies(fine).widened().unwrap();
+        assert!(widened.percentile(50.0).abs_diff(123_456) < 124, "{widened:?}");
+        assert!(latencies(&[1]).add(&widened).is_ok(), "it could not be merged");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! log, and again as the container's termination message, or a compact one. Touches stdout
 //! and the termination log.
 
-use dragstrip_results::result::{Failure, LOG_MARKER, PodResult};
+use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, MOST_LOG_BYTES, PodResult};
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
@@ -31,8 +31,30 @@ pub fn deliver(result: &PodResult, termination_log: &Path) -> Result<(), Deliver
     logged
 }
 
+/// The result as the operator reads it: without its series if it is too large with them, and as a
+/// failure if it is too large even so.
+fn log_message(result: &PodResult) -> Result<String, serde_json::Error> {
+    let complete = serde_json::to_string(result)?;
+    if complete.len() <= MOST_LOG_BYTES {
+        return Ok(complete);
+    }
+    let most = MOST_LOG_BYTES >> 20;
+    let mut less = PodResult { latency_series: None, ..result.clone() };
+    less.per_second.clear();
+    less.due_per_second.clear();
+    less.operations.iter_mut().for_each(|operation| operation.per_second.clear());
+    less.notes.push(format!("series by the second are left out: with them, the result exceeds {most} MiB"));
+    let less = serde_json::to_string(&less)?;
+    if less.len() <= MOST_LOG_BYTES {
+        return Ok(less);
+    }
+    let message = format!("the result has {} MiB, at most {most} are read: print sums", less.len() >> 20);
+    let failure = Failure::new(FailureStep::Output, message);
+    serde_json::to_string(&PodResult::failed(&result.phase, result.repetition, &result.pod, failure))
+}
+
 fn log(result: &PodResult) -> Result<(), DeliverError> {
-    let json = serde_json::to_string(result).map_err(DeliverError::Encode)?;
+    let json = log_message(result).map_err(DeliverError::Encode)?;
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{LOG_MARKER}{json}").and_then(|()| stdout.flush()).map_err(DeliverError::Log)
 }
@@ -97,7 +119,7 @@ mod tests {
     use dragstrip_results::{
         histogram::EncodedHistogram,
         latency_series::EncodedSeries,
-        result::{FailureStep, Operation},
+        result::Operation,
     };
     use proptest::prelude::*;
 
@@ -146,6 +168,24 @@ mod tests {
         large.operations = vec![operation("GET".into())];
         let read: PodResult = serde_json::from_str(&termination_message(&large).unwrap()).unwrap();
         assert!(!read.complete, "a result without its histogram was called complete");
+    }
+
+    #[test]
+    fn a_result_that_the_operator_would_not_read_loses_its_series_or_is_a_failure_that_says_so() {
+        let read = |result: &PodResult| {
+            let message = log_message(result).unwrap();
+            assert!(message.len() <= MOST_LOG_BYTES, "{} bytes", message.len());
+            serde_json::from_str::<PodResult>(&message).unwrap()
+        };
+        let mut result = PodResult { complete: true, operations: vec![operation("GET".into())], ..PodResult::default() };
+        assert_eq!(read(&result), result);
+        result.per_second = vec![1_000_000; 604_800];
+        let less = read(&result);
+        assert!(less.per_second.is_empty() && less.failure.is_none(), "its figures were lost too");
+        assert!(less.notes[0].contains("series by the second are left out"), "{:?}", less.notes);
+        result.operations = vec![operation("GET".into()); 500];
+        let failure = read(&result).failure.expect("a result that nobody reads");
+        assert!(failure.message.contains("at most 4 are read"), "{}", failure.message);
     }
 
     proptest! {
