@@ -15,7 +15,7 @@ pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
     cluster::{context::Context, loads, world::Feeds},
-    failure::{passes, retry_later},
+    failure::{guard, passes, retry_later},
     metrics::Outcome,
     shutdown::Shutdown,
 };
@@ -176,6 +176,10 @@ fn next_pass(ctx: &Context, uid: &str, status: &DatastoreStatus) -> Action {
     Action::requeue(ctx.retries.again(uid, cause, LONGEST_QUERY_WAIT).after)
 }
 
+async fn guarded(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action, Error> {
+    guard(&ctx, "datastore", &*datastore, reconcile(Arc::clone(&datastore), Arc::clone(&ctx))).await
+}
+
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<Context>) -> Action {
@@ -230,7 +234,7 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl
         .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
         .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
         .graceful_shutdown_on(stop.clone())
-        .run(reconcile, on_error, ctx)
+        .run(guarded, on_error, ctx)
         .for_each(passes("datastore"))
 }
 

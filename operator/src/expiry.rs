@@ -7,7 +7,7 @@ use crate::{
         feed::{Feed, Watched},
         finished::Expires,
     },
-    failure::retry_later,
+    failure::{guard, retry_later},
     shutdown::Shutdown,
 };
 use futures::{Future, StreamExt};
@@ -45,6 +45,13 @@ where
     }
 }
 
+async fn guarded<K>(object: Arc<K>, ctx: Arc<Context>) -> kube::Result<Action>
+where
+    K: Expires + Watched + kube::Resource<Scope = NamespaceResourceScope>,
+{
+    guard(&ctx, "expiry", &*object, reconcile(Arc::clone(&object), Arc::clone(&ctx))).await
+}
+
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error<K: Expires>(object: Arc<K>, error: &kube::Error, ctx: Arc<Context>) -> Action {
@@ -65,6 +72,6 @@ where
     Controller::for_shared_stream(feed.subscribe(), store)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(stop.clone())
-        .run(reconcile::<K>, on_error::<K>, ctx)
+        .run(guarded::<K>, on_error::<K>, ctx)
         .for_each(|_| std::future::ready(()))
 }

@@ -6,10 +6,13 @@ use crate::{
     metrics::Outcome,
 };
 use dragstrip_results::error_chain::chain;
+use futures::FutureExt;
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use std::{
+    any::Any,
     error::Error,
     future::{Future, Ready, ready},
+    panic::AssertUnwindSafe,
     time::{Duration, Instant},
 };
 
@@ -28,6 +31,39 @@ pub async fn measure<K: Resource<DynamicType = ()>, E>(
         ctx.retries.settled(&object.uid().unwrap_or_default());
     }
     result.map(|(_, action)| action)
+}
+
+/// Longest time before the retry of a reconcile that panicked.
+const LONGEST_WAIT_AFTER_PANIC: Duration = Duration::from_secs(300);
+
+/// Waits for `reconcile` of `object` by the controller of this name. A panic ends that reconcile
+/// alone, since other objects, of other people, must not wait for the mistake: it is counted,
+/// reported on the object, and retried later.
+pub async fn guard<K: Resource<DynamicType = ()>, E>(
+    ctx: &Context,
+    controller: &str,
+    object: &K,
+    reconcile: impl Future<Output = Result<Action, E>>,
+) -> Result<Action, E> {
+    let started = Instant::now();
+    let panic = match AssertUnwindSafe(reconcile).catch_unwind().await {
+        Ok(result) => return result,
+        Err(panic) => message_of(&*panic),
+    };
+    ctx.metrics.reconciled(controller, Outcome::Panicked, started.elapsed());
+    let retry = ctx.retries.again(&object.uid().unwrap_or_default(), &panic, LONGEST_WAIT_AFTER_PANIC);
+    if retry.news {
+        let (kind, name, namespace) = (K::kind(&()), object.name_any(), object.namespace());
+        tracing::error!(%kind, name, namespace, panic, "a reconcile panicked: please report this defect");
+        let note = format!("a defect of the operator ended the reconcile of this object: {panic}");
+        ctx.announcer.publish(object, true, "ReconcilePanicked", &note).await;
+    }
+    Ok(Action::requeue(retry.after))
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
 }
 
 /// How to resolve a failure whose message does not say it.
@@ -82,6 +118,29 @@ pub fn passes<T, E: Error + 'static>(controller: &'static str) -> impl FnMut(Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datastore::tests::{Cluster, context, datastore};
+    use std::convert::Infallible;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_reconcile_and_is_counted_and_reported_on_its_object() {
+        let (ctx, calls) = context(Cluster::default(), |_| None);
+        let object = datastore(1);
+        let reconcile = || async {
+            let none: &[u8] = &[];
+            let _ = std::hint::black_box(none)[7];
+            Ok::<_, Infallible>(Action::await_change())
+        };
+        for _ in 0..2 {
+            let next = guard(&ctx, "datastore", &object, reconcile()).await.unwrap();
+            assert_ne!(next, Action::await_change(), "nothing would retry it");
+        }
+        let page = ctx.metrics.text().unwrap();
+        assert!(page.contains("outcome=\"panicked\""), "{page}");
+        let calls = calls.lock().unwrap();
+        let events: Vec<String> = calls.iter().map(|(_, body)| body["note"].to_string()).collect();
+        assert_eq!(events.len(), 1, "each panic is reported once: {calls:?}");
+        assert!(events[0].contains("out of bounds"), "{events:?}");
+    }
 
     #[test]
     fn a_status_with_unknown_fields_means_that_the_definitions_are_old() {

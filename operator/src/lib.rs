@@ -11,6 +11,7 @@ mod failure;
 #[cfg(test)]
 #[path = "../../core/tests/fixtures/mod.rs"]
 mod fixtures;
+mod heavy;
 mod metrics;
 mod objects;
 mod pod_settings;

@@ -11,7 +11,7 @@ mod turn;
 
 use crate::{
     cluster::world::Feeds,
-    failure::{measure, passes, retry_later},
+    failure::{guard, measure, passes, retry_later},
     metrics::Outcome,
     shutdown::Shutdown,
 };
@@ -217,6 +217,10 @@ fn next_pass(step: &Step, now: Timestamp) -> Action {
     }
 }
 
+async fn guarded(run: Arc<BenchmarkRun>, ctx: Arc<RunContext>) -> Result<Action, Error> {
+    guard(&ctx, "run", &*run, reconcile(Arc::clone(&run), Arc::clone(&ctx))).await
+}
+
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(run: Arc<BenchmarkRun>, error: &Error, ctx: Arc<RunContext>) -> Action {
@@ -292,7 +296,7 @@ pub fn controller(
             of_datastore(&datastore, &for_datastores)
         })
         .graceful_shutdown_on(stop.clone())
-        .run(reconcile, on_error, ctx)
+        .run(guarded, on_error, ctx)
         .for_each(passes("run"))
 }
 

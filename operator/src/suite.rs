@@ -13,7 +13,7 @@ mod status;
 
 use crate::{
     cluster::world::Feeds,
-    failure::{log_failure, measure, passes, retry_later},
+    failure::{guard, log_failure, measure, passes, retry_later},
     metrics::Outcome,
     shutdown::Shutdown,
 };
@@ -375,6 +375,10 @@ async fn publish(
     Ok((outcome, Action::requeue(retry_after.unwrap_or(wait))))
 }
 
+async fn guarded(suite: Arc<BenchmarkSuite>, ctx: Arc<SuiteContext>) -> Result<Action, Error> {
+    guard(&ctx, "suite", &*suite, reconcile(Arc::clone(&suite), Arc::clone(&ctx))).await
+}
+
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(suite: Arc<BenchmarkSuite>, error: &Error, ctx: Arc<SuiteContext>) -> Action {
@@ -399,7 +403,7 @@ pub fn controller(
         .watches_shared_stream(feeds.runs.subscribe(), |run| creator(&*run))
         .watches_shared_stream(feeds.suites.subscribe(), |round| creator(&*round))
         .graceful_shutdown_on(stop.clone())
-        .run(reconcile, on_error, ctx)
+        .run(guarded, on_error, ctx)
         .for_each(passes("suite"))
 }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, core::ObjectMeta};
 use std::{
     collections::BTreeMap,
-    io::{Read, Write},
+    io::{BufWriter, Read, Write},
 };
 
 /// Key of the gzipped JSON, or of its part.
@@ -55,6 +55,12 @@ pub const LOAD_ENDED_AT: &str = "dragstrip.dev/load-ended-at-unix-nanos";
 /// Bytes of one part. The apiserver refuses a ConfigMap of more than 1 MiB of
 /// data (`MaxSecretSize` in its validation).
 const MAXIMUM_PART_BYTES: usize = 1_000_000;
+/// Most parts of one stored value: anybody who may edit ConfigMaps may write another number.
+const MOST_PARTS: usize = 64;
+/// Most bytes of a result as JSON that the operator reads into its memory.
+pub const MOST_RESULT_BYTES: u64 = 16 << 20;
+/// The same of the report of a suite, which has a row for each of its runs.
+pub const MOST_REPORT_BYTES: u64 = 64 << 20;
 
 /// A result could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +85,17 @@ pub enum Error {
     /// It is not gzip, or is cut short.
     #[error("the result in ConfigMap {1} is damaged: it cannot be decompressed")]
     Decompress(#[source] std::io::Error, String),
+    /// It has more bytes, once decompressed, than are read.
+    #[error("the result in ConfigMap {1} is damaged: it has more than {0} bytes")]
+    TooLarge(u64, String),
+    /// Its number of parts is not one that this build writes.
+    #[error("ConfigMap {name} is damaged: annotation {PARTS} is {found:?}, and must be a number from 2 to {MOST_PARTS}")]
+    Parts {
+        /// The first ConfigMap.
+        name: String,
+        /// The annotation's value.
+        found: String,
+    },
     /// It is not the JSON of a result.
     #[error("the result in ConfigMap {1} is damaged: its JSON is not that of a result")]
     Decode(#[source] serde_json::Error, String),
@@ -165,13 +182,20 @@ fn readable(metadata: &ObjectMeta) -> Result<(), Error> {
 
 /// The parts of a result, in order: one at least, each of [`MAXIMUM_PART_BYTES`] at most.
 pub fn pack(result: &RepetitionResult) -> Result<Vec<Vec<u8>>, Error> {
-    compress(&serde_json::to_vec(result).map_err(Error::Encode)?)
+    // The JSON, which is many times as large, never exists as a whole.
+    let mut writer = BufWriter::new(GzEncoder::new(Vec::new(), Compression::default()));
+    serde_json::to_writer(&mut writer, result).map_err(Error::Encode)?;
+    parts(writer.into_inner().map_err(|error| Error::Compress(error.into_error()))?)
 }
 
 /// `bytes`, gzipped, in parts: one at least, each of [`MAXIMUM_PART_BYTES`] at most.
 pub fn compress(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).map_err(Error::Compress)?;
+    parts(encoder)
+}
+
+fn parts(encoder: GzEncoder<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
     let bytes = encoder.finish().map_err(Error::Compress)?;
     Ok(bytes.chunks(MAXIMUM_PART_BYTES).map(<[u8]>::to_vec).collect())
 }
@@ -211,36 +235,45 @@ pub fn is_later_part(config_map: &ConfigMap) -> bool {
 }
 
 /// Names of the ConfigMaps that hold the rest of the result that begins in `first`.
-pub fn later_parts(first: &ConfigMap) -> Vec<String> {
-    let parts = first.annotations().get(PARTS).and_then(|parts| parts.parse().ok()).unwrap_or(1);
-    (2..=parts).map(|number| part_name(&first.name_any(), number, first.annotations())).collect()
+pub fn later_parts(first: &ConfigMap) -> Result<Vec<String>, Error> {
+    let Some(found) = first.annotations().get(PARTS) else { return Ok(Vec::new()) };
+    let parts: Option<usize> = found.parse().ok().filter(|parts| (2..=MOST_PARTS).contains(parts));
+    let damaged = || Error::Parts { name: first.name_any(), found: found.clone() };
+    let numbers = 2..=parts.ok_or_else(damaged)?;
+    Ok(numbers.map(|number| part_name(&first.name_any(), number, first.annotations())).collect())
 }
 
-/// The result that begins in `first`, whose later parts `find` gives by name.
+/// The result of `most` bytes at most that begins in `first`, whose later parts `find` gives by name.
 pub fn unpack<'a>(
     first: &'a ConfigMap,
     find: impl Fn(&str) -> Option<&'a ConfigMap>,
+    most: u64,
 ) -> Result<RepetitionResult, Error> {
-    let json = decompress(first, KEY, find)?;
+    let json = decompress(first, KEY, find, most)?;
     serde_json::from_slice(&json).map_err(|error| Error::Decode(error, first.name_any()))
 }
 
-/// What begins under `key` in `first`, whose later parts `find` gives by name.
+/// What begins under `key` in `first`, whose later parts `find` gives by name, if it has `most` bytes
+/// at most: some kilobytes of gzip can become gigabytes.
 pub fn decompress<'a>(
     first: &'a ConfigMap,
     key: &str,
     find: impl Fn(&str) -> Option<&'a ConfigMap>,
+    most: u64,
 ) -> Result<Vec<u8>, Error> {
     let name = first.name_any();
     readable(&first.metadata)?;
     let mut bytes = part_of(Some(first), &name, key)?.to_vec();
-    for part in later_parts(first) {
+    for part in later_parts(first)? {
         bytes.extend_from_slice(part_of(find(&part), &part, key)?);
     }
     let mut json = Vec::new();
-    let decompressed = GzDecoder::new(bytes.as_slice()).read_to_end(&mut json);
-    decompressed.map_err(|error| Error::Decompress(error, name))?;
-    Ok(json)
+    let mut reader = GzDecoder::new(bytes.as_slice()).take(most.saturating_add(1));
+    match reader.read_to_end(&mut json) {
+        Err(error) => Err(Error::Decompress(error, name)),
+        Ok(_) if json.len() as u64 > most => Err(Error::TooLarge(most, name)),
+        Ok(_) => Ok(json),
+    }
 }
 
 /// Name of the ConfigMap with what was read after the settle time of the result called `name`.
@@ -282,7 +315,7 @@ mod tests {
     }
 
     fn read(maps: &[ConfigMap]) -> Result<RepetitionResult, Error> {
-        unpack(&maps[0], |name| maps.iter().find(|map| map.name_any() == name))
+        unpack(&maps[0], |name| maps.iter().find(|map| map.name_any() == name), MOST_RESULT_BYTES)
     }
 
     fn server() -> ServerRecord {
@@ -331,6 +364,24 @@ mod tests {
         let error = read(&maps).unwrap_err().to_string();
         assert!(error.contains("ConfigMap run-read-1 has format \"2\", this version reads \"1\""), "{error}");
         assert!(matches!(mark(&maps[0].metadata), Err(Error::Format { .. })));
+    }
+
+    #[test]
+    fn an_edited_number_of_parts_is_damage_and_not_the_end_of_the_process() {
+        let mut maps = stored(pack(&result(3)).unwrap());
+        for edited in ["18446744073709551615", "1000000", "0", "x"] {
+            maps[0].annotations_mut().insert(PARTS.to_owned(), edited.to_owned());
+            let error = read(&maps).unwrap_err().to_string();
+            assert!(error.contains(&format!("result-parts is {edited:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_small_gzip_of_much_is_read_up_to_the_limit() {
+        let bomb = compress(&vec![b' '; usize::try_from(MOST_RESULT_BYTES).unwrap() + 1]).unwrap();
+        assert!(bomb[0].len() < 100_000, "{} bytes", bomb[0].len());
+        let error = read(&stored(bomb)).unwrap_err().to_string();
+        assert!(error.contains("more than 16777216 bytes"), "{error}");
     }
 
     fn failed(step: FailureStep) -> PodFailure {

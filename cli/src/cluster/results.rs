@@ -23,6 +23,8 @@ pub enum Error {
 
 /// The key under which a suite's report begins.
 const REPORT: &str = "report.json.gz";
+/// Most bytes of one result or report: more than an operator of any version wrote.
+const MOST_BYTES: u64 = 1 << 30;
 
 async fn get(api: &Api<ConfigMap>, name: &str) -> Result<ConfigMap, Error> {
     api.get(name).await.map_err(|error| Error::Read(Box::new(error), name.to_owned()))
@@ -31,7 +33,8 @@ async fn get(api: &Api<ConfigMap>, name: &str) -> Result<ConfigMap, Error> {
 /// The other ConfigMaps of what begins in `first`, by name.
 async fn later(api: &Api<ConfigMap>, first: &ConfigMap) -> Result<BTreeMap<String, ConfigMap>, Error> {
     let mut later = BTreeMap::new();
-    for part in stored::later_parts(first) {
+    let parts = stored::later_parts(first).map_err(|error| Error::Unpack(error, first.name_any()))?;
+    for part in parts {
         later.insert(part.clone(), get(api, &part).await?);
     }
     Ok(later)
@@ -44,7 +47,7 @@ pub async fn report(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Option<
     let api: Api<ConfigMap> = cluster.api();
     let first = get(&api, &place.config_map).await?;
     let later = later(&api, &first).await?;
-    let json = stored::decompress(&first, REPORT, |part| later.get(part));
+    let json = stored::decompress(&first, REPORT, |part| later.get(part), MOST_BYTES);
     let json = json.map_err(|error| Error::Unpack(error, first.name_any()))?;
     serde_json::from_slice(&json).map(Some).map_err(|error| Error::Report(error, first.name_any()))
 }
@@ -52,7 +55,8 @@ pub async fn report(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Option<
 async fn result(api: &Api<ConfigMap>, name: &str) -> Result<RepetitionResult, Error> {
     let first = get(api, name).await?;
     let later = later(api, &first).await?;
-    stored::unpack(&first, |part| later.get(part)).map_err(|error| Error::Unpack(error, first.name_any()))
+    let result = stored::unpack(&first, |part| later.get(part), MOST_BYTES);
+    result.map_err(|error| Error::Unpack(error, first.name_any()))
 }
 
 /// The ConfigMaps of all good repetitions of `phase`, for a status that is too large to name

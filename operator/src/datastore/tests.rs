@@ -140,7 +140,7 @@ fn ready(calls: &Calls) -> (String, String, String) {
 
 const WRITE_STATUS: &str = "PATCH datastores racer status";
 
-fn datastore(generation: i64) -> Datastore {
+pub(crate) fn datastore(generation: i64) -> Datastore {
     read(json!({
         "apiVersion": "dragstrip.dev/v1alpha1", "kind": "Datastore",
         "metadata": {

@@ -26,6 +26,8 @@ pub enum Outcome {
     Invalid,
     /// It failed and will be retried.
     Failed,
+    /// A defect of the operator ended it; it will be retried.
+    Panicked,
 }
 
 impl Outcome {
@@ -34,6 +36,7 @@ impl Outcome {
             Self::Done => "done",
             Self::Invalid => "invalid",
             Self::Failed => "failed",
+            Self::Panicked => "panicked",
         }
     }
 }

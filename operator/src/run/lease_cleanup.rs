@@ -10,7 +10,7 @@ use crate::{
         loads::{Loads, is_of_run, job_ended, silent_from},
         world::Feeds,
     },
-    failure::{passes, retry_later},
+    failure::{guard, passes, retry_later},
     shutdown::Shutdown,
 };
 use dragstrip_core::{
@@ -132,6 +132,10 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<RunContext>) -> Result<Action, Er
     Ok(Action::requeue(LONGEST_WAIT))
 }
 
+async fn guarded(lease: Arc<Lease>, ctx: Arc<RunContext>) -> Result<Action, Error> {
+    guard(&ctx, "turn", &*lease, reconcile(Arc::clone(&lease), Arc::clone(&ctx))).await
+}
+
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<RunContext>) -> Action {
@@ -177,7 +181,7 @@ pub fn controller(
             held_for(&for_pods, &*pod)
         })
         .graceful_shutdown_on(stop.clone())
-        .run(reconcile, on_error, ctx)
+        .run(guarded, on_error, ctx)
         .for_each(passes("turns"))
 }
 

@@ -127,15 +127,27 @@ fn config_maps(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Api<ConfigMap> {
     Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default())
 }
 
-/// The report that begins in this ConfigMap, and its number of parts; the reason if it cannot be read.
-async fn read(api: &Api<ConfigMap>, first: &ConfigMap) -> Result<Result<(Document, u32), String>, Error> {
-    let names = stored::later_parts(first);
+/// The report of the suite with this uid that begins in this ConfigMap, and its number of parts; the
+/// reason if it cannot be read.
+async fn read(
+    api: &Api<ConfigMap>,
+    first: &ConfigMap,
+    uid: &str,
+) -> Result<Result<(Document, u32), String>, Error> {
+    if !build::is_own(first, uid) {
+        return Ok(Err(format!("ConfigMap {} does not belong to the suite", first.name_any())));
+    }
+    let names = match stored::later_parts(first) {
+        Ok(names) => names,
+        Err(damage) => return Ok(Err(chain(&damage))),
+    };
     let mut later = Vec::new();
     for part in &names {
-        later.extend(api.get_opt(part).await.map_err(Error::ReadReport)?);
+        let part = api.get_opt(part).await.map_err(Error::ReadReport)?;
+        later.extend(part.filter(|part| build::is_own(part, uid)));
     }
     let found = |name: &str| later.iter().find(|map| map.name_any() == name);
-    let bytes = stored::decompress(first, build::JSON, found).map_err(|error| chain(&error));
+    let bytes = stored::decompress(first, build::JSON, found, stored::MOST_REPORT_BYTES).map_err(|error| chain(&error));
     let document = bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
     Ok(document.map(|document| (document, u32::try_from(names.len() + 1).unwrap_or(u32::MAX))))
 }
@@ -154,7 +166,8 @@ async fn earlier(ctx: &SuiteContext, suite: &BenchmarkSuite, name: &str) -> Resu
     let (api, map) = (config_maps(ctx, suite), &report.config_map);
     let first = api.get_opt(map).await.map_err(Error::ReadBaseline)?;
     let gone = || nothing(&format!("the report of BenchmarkSuite {name}, ConfigMap {map}, is gone"));
-    let document = read(&api, &first.ok_or_else(gone)?).await?.map(|(document, _)| document);
+    let uid = found.metadata.uid.unwrap_or_default();
+    let document = read(&api, &first.ok_or_else(gone)?, &uid).await?.map(|(document, _)| document);
     document.map_err(|why| nothing(&format!("the report of BenchmarkSuite {name} cannot be read: {why}")))
 }
 
@@ -272,7 +285,7 @@ async fn stored_before(
 ) -> Result<Option<(Document, u32)>, Error> {
     let (api, name) = (config_maps(ctx, suite), build::report_name(&suite.name_any()));
     let Some(first) = api.get_opt(&name).await.map_err(Error::ReadReport)? else { return Ok(None) };
-    match read(&api, &first).await? {
+    match read(&api, &first, &suite.uid().unwrap_or_default()).await? {
         Ok((document, parts)) if document.runs.len() == runs => Ok(Some((document, parts))),
         Ok((document, _)) => {
             let why = format!("about {} runs, but {runs} have ended", document.runs.len());

@@ -358,7 +358,7 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let reported = stored::mark(&stored[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(reported, Some(FailureStep::Lost), "the first part does not have the outcome");
     assert_eq!(
-        stored::later_parts(&stored[2]),
+        stored::later_parts(&stored[2]).unwrap(),
         ["sprint-read-1.part-2-55bc801d", "sprint-read-1.part-3-55bc801d"]
     );
 }

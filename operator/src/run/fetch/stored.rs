@@ -2,16 +2,20 @@
 //! client.
 
 use super::result_cache::Results;
-use crate::run::context::RunContext;
+use crate::{heavy::off_thread, run::context::RunContext};
 use dragstrip_core::{
     labels,
+    lease::Holder,
     run::{snapshot::Snapshot, stored_result::stored_result, validate::ValidatedRun},
 };
-use dragstrip_crds::run::MemoryReading;
+use dragstrip_crds::{BenchmarkRun, run::MemoryReading};
 use dragstrip_results::{error_chain::chain, result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt, api::ListParams};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -31,23 +35,27 @@ struct Listed {
     damaged: Vec<String>,
 }
 
-/// Lists the stored results of `runs`, which are namespaces by uid; the answer is by uid.
-async fn list(api: &Api<ConfigMap>, runs: &[(String, String)]) -> Result<HashMap<String, Listed>, Error> {
-    let uids: Vec<&str> = runs.iter().map(|(uid, _)| uid.as_str()).collect();
+/// Whether `object` is one that the operator wrote for the run of `holder`, by its owner and its name:
+/// anybody who may edit ConfigMaps may write labels.
+fn is_own(object: &impl ResourceExt, holder: &Holder) -> bool {
+    let named = object.name_any().strip_prefix(&holder.name).is_some_and(|rest| rest.starts_with('-'));
+    let owned = object.owner_references().iter().any(|owner| owner.uid == holder.uid);
+    named && owned && object.namespace().as_ref() == Some(&holder.namespace)
+}
+
+/// Lists the stored results of `runs`; the answer is by uid.
+async fn list(api: &Api<ConfigMap>, runs: &[Holder]) -> Result<HashMap<String, Listed>, Error> {
+    let uids: Vec<&str> = runs.iter().map(|run| run.uid.as_str()).collect();
     let selector = format!("{} in ({})", labels::RUN_UID, uids.join(","));
     let list = api.list_metadata(&ListParams::default().labels(&selector)).await.map_err(Error::List)?;
     let mut listed: HashMap<String, Listed> =
         uids.iter().map(|uid| ((*uid).to_owned(), Listed::default())).collect();
-    for (uid, namespace) in runs {
-        let own = |object: &&kube::api::PartialObjectMeta<ConfigMap>| {
-            // In other namespaces anybody may write labels.
-            object.labels().get(labels::RUN_UID) == Some(uid)
-                && object.namespace().as_ref() == Some(namespace)
-        };
+    for holder in runs {
+        let own = list.items.iter().filter(|object| is_own(*object, holder));
         let (parts, first): (Vec<_>, Vec<_>) =
-            list.items.iter().filter(own).partition(|object| object.labels().contains_key(stored::PART));
+            own.partition(|object| object.labels().contains_key(stored::PART));
         let parts: HashSet<String> = parts.iter().map(|part| part.name_any()).collect();
-        let run = listed.entry(uid.clone()).or_default();
+        let run = listed.entry(holder.uid.clone()).or_default();
         for object in first {
             let name = object.name_any();
             match stored_result(&object.metadata) {
@@ -62,14 +70,17 @@ async fn list(api: &Api<ConfigMap>, runs: &[(String, String)]) -> Result<HashMap
     Ok(listed)
 }
 
-/// Namespaces of all runs under way, by uid.
-fn under_way(ctx: &RunContext) -> Vec<(String, String)> {
-    ctx.world.runs.state().iter().filter_map(|run| Some((run.uid()?, run.namespace()?))).collect()
+/// All runs under way.
+fn under_way(ctx: &RunContext) -> Vec<Holder> {
+    let holder = |run: &Arc<BenchmarkRun>| {
+        Some(Holder { namespace: run.namespace()?, name: run.name_any(), uid: run.uid()? })
+    };
+    ctx.world.runs.state().iter().filter_map(holder).collect()
 }
 
 fn cache(ctx: &RunContext, uid: &str, listed: &Listed) {
     if listed.damaged.is_empty() {
-        let under_way = under_way(ctx).into_iter().map(|(uid, _)| uid).collect();
+        let under_way = under_way(ctx).into_iter().map(|run| run.uid).collect();
         ctx.result_cache.insert(uid, listed.results.clone(), &under_way);
     }
 }
@@ -81,7 +92,7 @@ pub async fn outcomes(ctx: &RunContext, run: &ValidatedRun, snapshot: &mut Snaps
         snapshot.stored = results;
         return Ok(());
     }
-    let listed = list(&config_maps(ctx, run), &[(uid.clone(), run.holder.namespace.clone())]).await?;
+    let listed = list(&config_maps(ctx, run), std::slice::from_ref(&run.holder)).await?;
     for (uid, listed) in listed {
         cache(ctx, &uid, &listed);
         (snapshot.stored, snapshot.damaged) = (listed.results, listed.damaged);
@@ -116,10 +127,11 @@ async fn read(api: &Api<ConfigMap>, name: &str) -> Result<Option<ConfigMap>, Err
 pub async fn result(api: &Api<ConfigMap>, name: &str) -> Result<RepetitionResult, Error> {
     let first = read(api, name).await?.ok_or_else(|| stored::Error::Absent(name.to_owned()))?;
     let mut later = BTreeMap::new();
-    for part in stored::later_parts(&first) {
+    for part in stored::later_parts(&first)? {
         later.extend(read(api, &part).await?.map(|map| (part, map)));
     }
-    Ok(stored::unpack(&first, |part| later.get(part))?)
+    let unpack = move || stored::unpack(&first, |part| later.get(part), stored::MOST_RESULT_BYTES);
+    Ok(off_thread(unpack).await?)
 }
 
 /// The readings of the servers' memory after the settle time of the result called `name`.
@@ -174,4 +186,27 @@ pub async fn results(
         }
     }
     Ok((results, damaged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_the_run_owns_under_a_name_of_its_own_is_read() {
+        let holder = Holder { namespace: "pits".into(), name: "sprint".into(), uid: "run-uid".into() };
+        let is_own = |name: &str, namespace: &str, owner: &str| {
+            let map: ConfigMap = serde_json::from_value(json!({"metadata": {
+                "name": name, "namespace": namespace, "labels": {labels::RUN_UID: "run-uid"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "BenchmarkRun", "name": "sprint", "uid": owner}],
+            }}))
+            .unwrap();
+            is_own(&map, &holder)
+        };
+        assert!(is_own("sprint-read-1", "pits", "run-uid"));
+        assert!(!is_own("sprint-read-1", "pits", "other"), "a label alone makes nobody's object a result");
+        assert!(!is_own("other-read-1", "pits", "run-uid"), "no attempt of the run has this name");
+        assert!(!is_own("sprint-read-1", "other", "run-uid"), "it is in another namespace");
+    }
 }
