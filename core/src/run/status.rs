@@ -1,5 +1,6 @@
 //! A run's status, derived on every pass from what exists. Pure.
 
+mod bounds;
 mod comparability;
 mod figures;
 mod findings;
@@ -14,6 +15,7 @@ use super::{
     validate::attempt::{Invalid, ValidatedRun},
 };
 use crate::trouble::NO_PLACE;
+use bounds::{bounded, fit};
 use comparability::{comparability, provenance};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
@@ -87,7 +89,7 @@ pub fn worth_reporting(step: &Step) -> bool {
 pub fn recorded(old: &BenchmarkRunStatus, step: &Step) -> Option<BenchmarkRunStatus> {
     match step {
         Step::Finish(Ending::Failed(failure)) if old.failure.is_none() => {
-            Some(BenchmarkRunStatus { failure: Some(failure.clone()), ..old.clone() })
+            Some(bounded(BenchmarkRunStatus { failure: Some(failure.clone()), ..old.clone() }))
         }
         _ => None,
     }
@@ -226,7 +228,8 @@ pub fn of_step(
     let record = results.filter(|results| !results.is_empty());
     let comparability = record.map(|results| comparability(run, results, &target, &figures));
     let provenance = record.map(|results| provenance(run, results));
-    BenchmarkRunStatus {
+    let headline = headline(&run.spec, &figures.phases);
+    bounded(BenchmarkRunStatus {
         observed_generation: Some(run.generation),
         phase,
         message: Some(text).filter(|text| !text.is_empty()),
@@ -245,17 +248,17 @@ pub fn of_step(
         reasons,
         // The operator adds it at the end.
         noise: None,
-        headline: headline(&run.spec, &figures.phases),
+        headline,
         default_warmup_seconds: run.default_warmups.clone(),
         thresholds,
         provenance: provenance.or_else(|| old.provenance.clone()),
         comparability: comparability.or_else(|| old.comparability.clone()),
-        phases: figures.phases,
+        phases: fit(figures.phases, &run.spec),
         nodes: figures.nodes,
         retries: retries(run, &snapshot.stored),
         failure,
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
-    }
+    })
 }
 
 /// The status of a run that cannot be measured.
@@ -267,7 +270,7 @@ pub fn of_invalid(
 ) -> BenchmarkRunStatus {
     let generation = run.metadata.generation.unwrap_or(0);
     let message = invalid.to_string();
-    BenchmarkRunStatus {
+    bounded(BenchmarkRunStatus {
         observed_generation: Some(generation),
         phase: RunPhase::Failed,
         message: Some(message.clone()),
@@ -283,7 +286,7 @@ pub fn of_invalid(
         ),
         queue: None,
         ..old.clone()
-    }
+    })
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use super::{
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
     run::{
-        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, SUM, ServerMemoryStatus,
-        ToolStatus, VerdictReason,
+        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, ToolStatus,
+        VerdictReason,
     },
     thresholds::MetricName,
     units::Warmup,
@@ -254,7 +254,7 @@ pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -
         phase.notes.extend(found.notes);
         Some(phase)
     };
-    fit(run.spec.phases.iter().filter_map(of).collect())
+    run.spec.phases.iter().filter_map(of).collect()
 }
 
 /// How a run ends of which all measurements are good, but the repetitions of a phase
@@ -266,42 +266,6 @@ pub fn required(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>)
     })
 }
 
-/// Most bytes of all phases as JSON: the object is stored, watched and sent as one.
-const LARGEST: usize = 150_000;
-
-/// `phases` without what makes them too large for a status: first the memory of each
-/// server, then the list of each repetition, then rows of single operations. The stored
-/// results have all of it.
-fn fit(mut phases: Vec<PhaseStatus>) -> Vec<PhaseStatus> {
-    let too_large =
-        |phases: &[PhaseStatus]| serde_json::to_vec(phases).is_ok_and(|json| json.len() > LARGEST);
-    if too_large(&phases) {
-        for phase in &mut phases {
-            phase.memory.retain(|reading| reading.member == SUM);
-        }
-    }
-    if too_large(&phases) {
-        for phase in &mut phases {
-            phase.repetitions.clear();
-            if let Some(search) = &mut phase.search {
-                (search.points, search.per_repetition, search.rates) = (Vec::new(), Vec::new(), Vec::new());
-            }
-            phase.notes.push(
-                "the list of repetitions is left out for its size: dragstrip report --json has it".to_owned(),
-            );
-        }
-    }
-    if too_large(&phases) {
-        for phase in &mut phases {
-            phase.operations.retain(|row| row.operation == TOTAL);
-            phase.notes.push(
-                "single operations are left out for their size: dragstrip report --json has them".to_owned(),
-            );
-        }
-    }
-    phases
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,8 +273,6 @@ mod tests {
         fixtures::{lost, pod_result, run},
         run::{merge::merge, validate::validate},
     };
-    use dragstrip_crds::run::MemoryMoment;
-    use dragstrip_results::memory::{MemberMemory, readings};
 
     #[test]
     fn memory_is_that_of_all_servers_together_in_the_repetition_that_needed_most() {
@@ -381,54 +343,6 @@ mod tests {
         assert_eq!(twice.operations[0].latency_milliseconds, LatencySummary::default());
         assert_eq!(twice.repetitions[1].p99_milliseconds, Some(3.0));
         assert!(twice.notes.iter().any(|note| note.contains("over 2 repetitions")), "{:?}", twice.notes);
-    }
-
-    #[test]
-    fn the_largest_run_has_a_status_that_fits() {
-        let names: Vec<String> = (0..32).map(|index| format!("phase-number-{index}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut largest = run(&names, 99);
-        largest.spec.max_retries = 0;
-        let run = validate(&largest).unwrap();
-        let good = |attempt: &Attempt| merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
-        let stored = run.attempts.iter().map(|attempt| (attempt.name.clone(), good(attempt))).collect();
-        let phases = phases(&run, &stored);
-        let bytes = serde_json::to_vec(&phases).unwrap().len();
-        assert!(bytes < 160_000, "32 phases of 99 repetitions have {bytes} bytes");
-        assert_eq!(phases[31].operations[0].operations_per_second.repetitions, 99, "the figures are of all");
-        assert!(
-            phases[0].notes.iter().any(|note| note.contains("left out for its size")),
-            "the status does not say so"
-        );
-    }
-
-    #[test]
-    fn of_many_servers_memory_that_of_all_together_is_what_stays() {
-        let names: Vec<String> = (0..32).map(|index| format!("phase-{index}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut declared = run(&names, 1);
-        declared.spec.max_retries = 0;
-        let run = validate(&declared).unwrap();
-        let members: Vec<MemberMemory> = (0..64)
-            .map(|index| MemberMemory {
-                server: format!("shop-{index}"),
-                used_bytes: Some(1),
-                ..MemberMemory::default()
-            })
-            .collect();
-        let with = |attempt: &Attempt| {
-            let mut result = merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
-            result.memory = readings(MemoryMoment::RightAfter, 1.0, members.clone());
-            result
-        };
-        let first = run.attempts.iter().take(1).map(|attempt| (attempt.name.clone(), with(attempt)));
-        assert_eq!(phases(&run, &first.collect())[0].memory.len(), 65);
-        let stored = run.attempts.iter().map(|attempt| (attempt.name.clone(), with(attempt))).collect();
-        let phases = phases(&run, &stored);
-        let rows: Vec<(&str, Option<u64>)> =
-            phases[31].memory.iter().map(|row| (row.member.as_str(), row.used_bytes)).collect();
-        assert_eq!(rows, [(SUM, Some(64))]);
-        assert_eq!(phases[31].repetitions.len(), 1, "the list of repetitions has room again");
     }
 
     #[test]

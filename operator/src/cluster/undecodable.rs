@@ -14,6 +14,9 @@ use kube::{
 use serde_json::{Value, json};
 use std::{collections::HashSet, marker::PhantomData};
 
+/// Most characters of the error in a status.
+const MOST_CHARACTERS: usize = 2000;
+
 /// A kind with conditions in its status.
 pub trait Conditioned: Resource<DynamicType = ()> {
     /// Its conditions.
@@ -64,9 +67,11 @@ impl<K: Conditioned> Undecodable<K> {
         self.count();
         let (kind, (namespace, name)) = (K::kind(&()), key(metadata));
         tracing::warn!(%kind, namespace, name, error = invalid.error, "ignoring an object that cannot be decoded");
+        // It may quote any part of the object.
+        let error: String = invalid.error.chars().take(MOST_CHARACTERS).collect();
         let condition = json!({
             "type": DECODABLE, "status": "False", "reason": "Undecodable",
-            "message": format!("this version of the operator cannot decode the object and ignores it: {}", invalid.error),
+            "message": format!("this version of the operator cannot decode the object and ignores it: {error}"),
             "lastTransitionTime": Timestamp::now().to_string(),
             "observedGeneration": metadata.generation.unwrap_or(0),
         });

@@ -27,7 +27,8 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
         RunPhase::Succeeded => Some((false, "Succeeded", note)),
         RunPhase::Failed => Some((true, "Failed", note)),
         RunPhase::Cancelled => Some((false, "Cancelled", note)),
-        _ if new.retries.len() > old.retries.len() => new.retries.last().map(|retry| {
+        // A status shows only so many.
+        _ if new.retries.last() != old.retries.last() => new.retries.last().map(|retry| {
             let note = format!(
                 "repetition {}, phase {}, measurement {}: {}; the repetition is measured again",
                 retry.repetition, retry.phase, retry.measurement, retry.reason

@@ -110,6 +110,84 @@ async fn a_result_larger_than_a_config_map_is_stored_completely() -> Result<()> 
     .await
 }
 
+/// A tool that prints so many metrics with names of sixty characters in each of two phases.
+fn many_metrics(metrics: u32) -> String {
+    let phase = |name: &str| {
+        format!(
+            r#"
+- name: {name}
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command:
+    - sh
+    - -c
+    - |
+      {{ printf '{{"schemaVersion": 1, "window": {{"seconds": 1}}, "metrics": ['
+        seq 1 {metrics} | sed 's/.*/{{"name": "a-metric-with-a-name-of-nearly-sixty-characters-number-&", "value": 1.5}}/' | paste -sd,
+        printf ']}}'; }} >'${{OUTPUT}}/result.json'
+    parser: {{dragstripJson: {{file: result.json}}}}"#
+        )
+    };
+    format!("phases:{}{}\ntimeout: 3m\n", phase("first"), phase("second"))
+}
+
+#[tokio::test]
+async fn a_status_shows_as_many_metrics_as_fit_and_counts_the_others() -> Result<()> {
+    with_namespace("many-metrics", |env| async move {
+        redis(&env).await?;
+        env.run("many", &against("redis", &many_metrics(1000))).await?;
+        let run = env.run_in("many", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let status = results::status(&run)?;
+        let second = phase(&status, "second")?;
+        let more = 1000 - second.metrics.len();
+        ensure!(more > 0 && !second.metrics.is_empty(), "{} metrics are shown", second.metrics.len());
+        says(&second.notes.join("\n"), &[&format!("and {more} more in the result")])?;
+        let stored = env.result("many-second-1").await?.metrics.len();
+        ensure!(stored == 1000, "the result has {stored} metrics");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn more_metrics_than_the_schema_allows_fail_their_run_alone() -> Result<()> {
+    with_namespace("too-many-metrics", |env| async move {
+        redis(&env).await?;
+        env.run("many", &against("redis", &many_metrics(15_000))).await?;
+        let (_, failure) = failed(&env, "many", SHORT_RUN).await?;
+        says(&failure.message, &["metrics", "15000", "at most 1000"])
+    })
+    .await
+}
+
+/// A histogram of 5 digits up to 2^63 without counts: 39 bytes that cost 50 MB to read.
+const FINE: &str = r#"
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command:
+    - sh
+    - -c
+    - |
+      printf '{"schemaVersion": 1, "window": {"seconds": 1}, "operations": [{"operation": "GET", "count": 0,
+        "histogram": "HISTFAAAABh4nJNpmSzMgACsUJqxAcqw/wChAUJLAvw="}]}' >"${OUTPUT}/result.json"
+    parser: {dragstripJson: {file: result.json}}
+timeout: 2m
+"#;
+
+#[tokio::test]
+async fn a_histogram_that_costs_more_than_it_holds_is_refused() -> Result<()> {
+    with_namespace("fine-histogram", |env| async move {
+        redis(&env).await?;
+        env.run("fine", &against("redis", FINE)).await?;
+        let (_, failure) = failed(&env, "fine", SHORT_RUN).await?;
+        says(&failure.message, &["5 significant digits", "at most 3"])
+    })
+    .await
+}
+
 const ETCD: &str = include_str!("../../../../../examples/etcd.yaml");
 
 /// The example with the testbed's image for the public one, which has no benchmark in it.
