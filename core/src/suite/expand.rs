@@ -182,6 +182,30 @@ fn too_many(spec: &BenchmarkSuiteSpec) -> Option<String> {
     ))
 }
 
+/// Most bytes of the specs of all combinations together: to render and check them takes a second.
+const MOST_RENDERED: u128 = 64 << 20;
+
+/// Refuses combinations whose specs take too long to render, before any is.
+fn too_much(spec: &BenchmarkSuiteSpec) -> Option<String> {
+    let size = |value: &dyn Fn() -> serde_json::Result<Vec<u8>>| value().map_or(usize::MAX, |json| json.len());
+    let template = size(&|| serde_json::to_vec(&spec.run));
+    let variant = spec.variants.iter().map(|it| size(&|| serde_json::to_vec(it))).max().unwrap_or(0);
+    let axes = spec.axes.iter().map(|axis| {
+        let largest = axis.values.iter().map(|it| size(&|| serde_json::to_vec(it))).max().unwrap_or(0);
+        largest.saturating_mul(axis.paths.len().max(1))
+    });
+    let each = axes.fold(template.saturating_add(variant), usize::saturating_add);
+    let cells = product(spec).min(MOST_CELLS as u128);
+    let all = cells.saturating_mul(each as u128);
+    (all > MOST_RENDERED).then(|| {
+        format!(
+            "{cells} combinations of a spec.run of {each} bytes with its patches come to {} MiB, and {} are rendered at most: leave values out, shorten the template, or make several suites",
+            all >> 20,
+            MOST_RENDERED >> 20
+        )
+    })
+}
+
 fn planned(suite: &BenchmarkSuite, variant: usize, values: Vec<usize>) -> PlannedCell {
     let spec = &suite.spec;
     let names: Vec<String> = spec
@@ -310,6 +334,7 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
         Some(format!("spec.exclude[{index}] leaves nothing out: {}", unmatched(exclusion, spec)?))
     }));
     problems.extend(too_many(spec));
+    problems.extend(too_much(spec));
     if problems.is_empty() {
         let mut plan = layout(suite);
         problems.extend(same_name(&plan.cells));
@@ -329,7 +354,10 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
 /// only runs that are not `allowed`, or that cannot be decoded, end it, and the plan says so.
 pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
     let mut plan = layout(suite);
-    let problems = render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run));
+    let problems = match too_much(&suite.spec) {
+        Some(problem) => vec![problem],
+        None => render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run)),
+    };
     plan.unmeasurable = (!problems.is_empty()).then_some(Invalid(problems));
     plan
 }

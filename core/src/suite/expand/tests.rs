@@ -304,3 +304,22 @@ const PINNED: [&str; 8] = [
     "redis-8.0 2 deep",
     "redis-8.0 1 1",
 ];
+
+#[test]
+fn many_combinations_of_a_large_template_are_refused_before_they_are_rendered() {
+    let mut declared = spec();
+    declared["maxRuns"] = json!(10_000);
+    declared["repetitions"] = json!(1);
+    let values: Vec<Value> = (0..100).map(|value| json!({"value": value + 1})).collect();
+    let paths = ["/phases/0/memtier/pipeline", "/phases/0/memtier/threads"];
+    let axis = |(index, path): (usize, &&str)| json!({"name": format!("a{index}"), "paths": [path], "values": values});
+    declared["axes"] = paths.iter().enumerate().map(axis).collect();
+    declared["run"]["clients"] = json!({"pod": {"annotations": {"padding": "x".repeat(200_000)}}});
+    let suite = suite_of(declared);
+    let started = std::time::Instant::now();
+    let refused = plan(&suite, &|_| panic!("a run was rendered")).unwrap_err().to_string();
+    assert!(refused.contains("MiB, and 64 are rendered at most"), "{refused}");
+    let plan = plan_of_started(&suite, &|_| panic!("a run was rendered"));
+    assert!(plan.unmeasurable.is_some(), "a started suite would block a thread all the same");
+    assert!(started.elapsed().as_secs() < 5, "it took {:?}", started.elapsed());
+}
