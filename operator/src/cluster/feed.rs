@@ -121,13 +121,24 @@ where
 
     /// Watches objects of Kubernetes. `prune` removes what nobody reads, since they stay in memory, and
     /// returns whether to store the object at all.
-    pub fn new(api: Api<K>, config: &watcher::Config, prune: fn(&mut K) -> bool) -> Self {
+    pub fn new(
+        api: Api<K>,
+        config: &watcher::Config,
+        mut prune: impl FnMut(&mut K) -> bool + Send + 'static,
+    ) -> Self {
         let pruned = move |mut object: K, _| {
             // managedFields take three quarters of an object's memory, and nobody reads them.
             object.managed_fields_mut().clear();
             if prune(&mut object) { Ok(object) } else { Err(object.to_object_ref(())) }
         };
         Self::of(events(api, config.clone()), pruned)
+    }
+
+    /// The same once `listed` ends, so that `prune` can ask what other watches have listed.
+    #[must_use]
+    pub fn after(mut self, listed: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.events = stream::once(listed).filter_map(|()| ready(None)).chain(self.events).boxed();
+        self
     }
 
     /// Watches objects of ours. Another version may have written some of them: the feed reports and

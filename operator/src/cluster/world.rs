@@ -16,6 +16,7 @@ use k8s_openapi::api::{
     core::v1::{Event, Node, Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, ResourceExt,
     runtime::{
@@ -68,7 +69,7 @@ watches! {
     jobs: Job,
     /// Our Leases.
     leases: Lease,
-    /// Warnings about pods, Jobs and StatefulSets.
+    /// Warnings about pods, Jobs and StatefulSets of runs under way and of Datastores.
     warnings: Event,
     /// Our StatefulSets.
     stateful_sets: StatefulSet,
@@ -120,9 +121,44 @@ fn prune_job(job: &mut Job) -> bool {
     true
 }
 
-/// Whether `event` is about a pod or an object that creates pods.
-fn is_about_pods(event: &mut Event) -> bool {
-    matches!(event.involved_object.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
+/// Most bytes of a warning's message: one pod that fails may have many.
+const MOST_MESSAGE_BYTES: usize = 2000;
+
+/// Removes from `event` what nobody reads, and returns whether it is about a pod, or an object that
+/// creates pods, with a name that a run under way or a Datastore gives: a cluster may have a hundred
+/// thousand warnings.
+fn prune_warning(event: &mut Event, runs: &Store<BenchmarkRun>, datastores: &Store<Datastore>) -> bool {
+    let about = &event.involved_object;
+    let names = |owner: &dyn Fn() -> (Option<String>, String)| {
+        let (namespace, name) = owner();
+        let rest = about.name.as_deref().and_then(|about| about.strip_prefix(&name));
+        namespace == about.namespace && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let ours = matches!(about.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
+        && (runs.find(|run| names(&|| (run.namespace(), run.name_any()))).is_some()
+            || datastores.find(|it| names(&|| (it.namespace(), it.name_any()))).is_some());
+    let message = event.message.take().map(|mut message| {
+        message.truncate(message.floor_char_boundary(MOST_MESSAGE_BYTES));
+        message
+    });
+    let metadata = std::mem::take(&mut event.metadata);
+    *event = Event {
+        metadata: ObjectMeta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            ..ObjectMeta::default()
+        },
+        involved_object: std::mem::take(&mut event.involved_object),
+        reason: event.reason.take(),
+        message,
+        type_: event.type_.take(),
+        last_timestamp: event.last_timestamp.take(),
+        event_time: event.event_time.take(),
+        ..Event::default()
+    };
+    ours
 }
 
 /// Removes from a foreign Service everything but its name and owner.
@@ -150,20 +186,63 @@ impl Feeds {
         let component = format!("{} in ({},{})", labels::COMPONENT, labels::SERVER, labels::CLIENT);
         let active = with_fields("status.finishedAt=");
         let expiring = with_fields("status.finishedAt!=,spec.ttlAfterFinished!=");
+        let runs = Feed::guarded(client, scope, active.clone(), metrics);
+        let datastores = Feed::guarded(client, scope, all.clone(), metrics);
+        let (of_runs, of_datastores) = (runs.store(), datastores.store());
+        let (known_runs, known_datastores) = (runs.store(), datastores.store());
+        let about_ours = move |event: &mut Event| prune_warning(event, &of_runs, &of_datastores);
+        // An error means that the process ends.
+        let known = async move {
+            let _ = tokio::join!(known_runs.wait_until_ready(), known_datastores.wait_until_ready());
+        };
         Self {
             nodes: Feed::new(Api::all(client.clone()), &all, prune_node),
             pods: Feed::new(scope.api(client), &labelled(&component), prune_pod),
             jobs: Feed::new(scope.api(client), &ours, prune_job),
             leases: Feed::new(scope.api(client), &ours, |_| true),
-            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), is_about_pods),
+            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), about_ours).after(known),
             stateful_sets: Feed::new(scope.api(client), &ours, |_| true),
             services: Feed::new(scope.api(client), &all, prune_service),
             budgets: Feed::new(scope.api(client), &all, prune_budget),
-            runs: Feed::guarded(client, scope, active.clone(), metrics),
+            runs,
             expiring: Feed::new(scope.api(client), &expiring, FinishedRun::prune),
-            datastores: Feed::guarded(client, scope, all, metrics),
+            datastores,
             suites: Feed::guarded(client, scope, active, metrics),
             expiring_suites: Feed::new(scope.api(client), &expiring, FinishedSuite::prune),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{datastore::tests::{datastore, seen}, fixtures::run};
+    use serde_json::json;
+
+    #[test]
+    fn only_warnings_about_objects_of_ours_are_stored_and_no_more_of_them_than_is_read() {
+        let mut sprint = run(&["read"], 1);
+        sprint.metadata.namespace = Some("pits".into());
+        let (runs, datastores) = (seen(vec![sprint]), seen(vec![datastore(1)]));
+        let kept = |kind: &str, namespace: &str, name: &str| {
+            let mut event: Event = serde_json::from_value(json!({
+                "metadata": {"name": "e", "namespace": namespace, "annotations": {"a": "b"}},
+                "involvedObject": {"kind": kind, "namespace": namespace, "name": name, "uid": "u"},
+                "reason": "FailedMount", "message": "é".repeat(100_000), "lastTimestamp": "2026-01-01T00:00:01Z",
+                "source": {"component": "kubelet"}, "reportingComponent": "kubelet",
+            }))
+            .unwrap();
+            let kept = prune_warning(&mut event, &runs, &datastores);
+            let bytes = serde_json::to_vec(&event).unwrap().len();
+            assert!(bytes < 2_500, "{bytes} bytes of one event stay in memory");
+            assert!(event.last_timestamp.is_some() && event.involved_object.uid.is_some(), "what is read is gone");
+            kept
+        };
+        assert!(kept("Pod", "pits", "sprint-read-1-0-x7k2p"), "the pod of a run under way");
+        assert!(kept("Job", "pits", "sprint-read-1") && kept("StatefulSet", "pits", "racer"));
+        assert!(kept("Pod", "pits", "racer-0"), "the pod of a Datastore");
+        assert!(!kept("Pod", "pits", "web-0") && !kept("Pod", "pits", "sprinter-0"), "a stranger's pod");
+        assert!(!kept("Pod", "shop", "racer-0"), "a pod in another namespace");
+        assert!(!kept("Node", "pits", "racer"), "nothing reads warnings about nodes");
     }
 }
