@@ -177,7 +177,8 @@ fn next_pass(ctx: &Context, uid: &str, status: &DatastoreStatus) -> Action {
 }
 
 async fn guarded(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action, Error> {
-    guard(&ctx, "datastore", &*datastore, reconcile(Arc::clone(&datastore), Arc::clone(&ctx))).await
+    let pass = Box::pin(reconcile(Arc::clone(&datastore), Arc::clone(&ctx)));
+    guard(&ctx, "datastore", &*datastore, pass).await
 }
 
 // The controller hands over an Arc that this signature must take.

@@ -89,7 +89,9 @@ pub enum Error {
     #[error("the result in ConfigMap {1} is damaged: it has more than {0} bytes")]
     TooLarge(u64, String),
     /// Its number of parts is not one that this build writes.
-    #[error("ConfigMap {name} is damaged: annotation {PARTS} is {found:?}, and must be a number from 2 to {MOST_PARTS}")]
+    #[error(
+        "ConfigMap {name} is damaged: annotation {PARTS} is {found:?}, and must be a number from 2 to {MOST_PARTS}"
+    )]
     Parts {
         /// The first ConfigMap.
         name: String,

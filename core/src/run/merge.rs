@@ -4,7 +4,10 @@
 //! others, or only a part of what they did, is never summed. Pure.
 
 pub(super) mod checks;
+mod joining;
 mod window;
+
+pub use joining::Merging;
 
 use super::validate::attempt::Attempt;
 use dragstrip_crds::{
@@ -13,13 +16,14 @@ use dragstrip_crds::{
     workload::Merge,
 };
 use dragstrip_results::{
-    histogram::{EncodedHistogram, HistogramError, merged},
-    latency_series::percentiles,
+    histogram::{EncodedHistogram, HistogramError, Latencies, merged},
+    latency_series::PercentileSeries,
     measured::operation::added_seconds,
     result::{Failure, FailureStep, Operation, PodFailure, PodResult, RepetitionResult, TOTAL},
     schedule::answered_in_time,
     search::SearchPoint,
 };
+use joining::Sums;
 use std::ops::Range;
 use window::Common;
 
@@ -29,13 +33,18 @@ fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a Operati
 }
 
 /// The row `name` over all pods. TOTAL has the rate that the tools themselves report of all together.
-fn merge_operation(name: &str, results: &[PodResult], common: &Common) -> Result<Operation, HistogramError> {
+fn merge_operation(
+    name: &str,
+    results: &[PodResult],
+    common: &Common,
+    latencies: Option<Latencies>,
+) -> Result<Operation, HistogramError> {
     let all: Vec<&Operation> = results.iter().flat_map(|pod| of(pod, name)).collect();
     let rate = |(pod, row): (&PodResult, &Operation)| {
         row.operations_per_second.unwrap_or_else(|| common.rate(pod, row))
     };
     let rows = results.iter().flat_map(|pod| of(pod, name).map(move |row| (pod, row)));
-    let sum = Operation::sum(name, &all)?;
+    let sum = Operation::sum_with(name, &all, latencies)?;
     let tools = match name {
         TOTAL => results.iter().map(|pod| pod.tool.reported_operations_per_second).sum(),
         _ => sum.tool_operations_per_second,
@@ -56,7 +65,11 @@ fn happened(operation: &Operation) -> bool {
 
 /// One row per operation, and their total last; nothing for tools that only have figures
 /// of their own. Operations that ran one after the other have no total.
-fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<Operation>, HistogramError> {
+fn merge_operations(
+    results: &[PodResult],
+    common: &Common,
+    sums: &Sums,
+) -> Result<Vec<Operation>, HistogramError> {
     let mut names: Vec<&str> = Vec::new();
     for operation in results.iter().flat_map(|r| &r.operations).filter(|operation| happened(operation)) {
         if !names.contains(&operation.name.as_str()) {
@@ -66,7 +79,8 @@ fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<Operat
     let mut all = results.iter().flat_map(|pod| &pod.operations);
     let apart = names.len() > 1 && all.any(|operation| operation.operations_per_second.is_some());
     let total = (!names.is_empty() && !apart).then_some(TOTAL);
-    names.into_iter().chain(total).map(|name| merge_operation(name, results, common)).collect()
+    let row = |name: &str| merge_operation(name, results, common, sums.latencies(name)?);
+    names.into_iter().chain(total).map(row).collect()
 }
 
 /// Says which latencies are missing because they cannot be joined over pods, and
@@ -149,8 +163,17 @@ type ScheduleParts<'a> = (&'a ScheduleRecord, Option<&'a EncodedHistogram>);
 pub fn add_schedules<'a>(
     records: impl Iterator<Item = ScheduleParts<'a>> + Clone,
 ) -> Result<Option<(ScheduleRecord, EncodedHistogram)>, HistogramError> {
-    let Some(lag) = merged(records.clone().map(|(_, lag)| lag))? else { return Ok(None) };
-    let sum = records.map(|(record, _)| record.clone()).reduce(|sum, record| ScheduleRecord {
+    let lag = merged(records.clone().map(|(_, lag)| lag))?;
+    with_lag(records.map(|(record, _)| record), lag)
+}
+
+/// The sum of `records`, whose requests were sent so late; `None` if that is not known of all.
+fn with_lag<'a>(
+    records: impl Iterator<Item = &'a ScheduleRecord>,
+    lag: Option<Latencies>,
+) -> Result<Option<(ScheduleRecord, EncodedHistogram)>, HistogramError> {
+    let Some(lag) = lag else { return Ok(None) };
+    let sum = records.cloned().reduce(|sum, record| ScheduleRecord {
         operations_per_second: sum.operations_per_second + record.operations_per_second,
         scheduled: sum.scheduled + record.scheduled,
         sent: sum.sent + record.sent,
@@ -251,27 +274,38 @@ pub fn common_window(results: &[PodResult]) -> Option<Range<i64>> {
 /// One repetition out of its pods' results. A failed or missing pod, or one whose result is
 /// only partly known, makes the repetition fail; there is never a partial sum.
 pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> RepetitionResult {
+    let mut merging = Merging::new(expected);
+    for pod in results {
+        merging.add(pod);
+    }
+    merging.finish(attempt)
+}
+
+/// What is summed of the pods' histograms.
+type Joined = (Vec<Operation>, Option<(ScheduleRecord, EncodedHistogram)>, Option<PercentileSeries>);
+
+fn joined_histograms(summed: &[PodResult], common: &Common, sums: Sums) -> Result<Joined, HistogramError> {
+    let operations = merge_operations(summed, common, &sums)?;
+    let schedule = with_lag(summed.iter().filter_map(|pod| pod.schedule.as_ref()), sums.lag()?)?;
+    Ok((operations, schedule, sums.series()?))
+}
+
+/// One repetition out of its pods' results, whose histograms are in `sums`.
+fn merged_result(attempt: &Attempt, expected: u32, results: Vec<PodResult>, sums: Sums) -> RepetitionResult {
     let own = |step, message| PodFailure { pod: attempt.name.clone(), failure: Failure::new(step, message) };
     let refused = pods_failure(attempt, expected, &results);
     // Each pod's own account is stored; there is nothing to add up.
-    let summed: &[PodResult] = if refused.is_some() { &[] } else { &results };
+    let (summed, sums): (&[PodResult], Sums) =
+        if refused.is_some() { (&[], Sums::default()) } else { (&results, sums) };
     let common = Common::of(summed);
-    let records = summed.iter().filter_map(|pod| Some((pod.schedule.as_ref()?, pod.schedule_lag.as_ref())));
-    let merged = merge_operations(summed, &common)
-        .and_then(|operations| Ok((operations, add_schedules(records)?.unzip())));
-    let merged = merged.and_then(|(operations, schedule)| {
-        let series = percentiles(summed.iter().map(|pod| pod.latency_series.as_ref()))?;
-        Ok((operations, schedule, series))
-    });
-    let (operations, (schedule, schedule_lag), p99_series, damaged) = match merged {
-        Ok((operations, schedule, series)) => (operations, schedule, series, None),
-        Err(error) => (
-            Vec::new(),
-            (None, None),
-            None,
-            Some(own(FailureStep::Output, format!("the clients' histograms cannot be merged: {error}"))),
-        ),
+    let ((operations, schedule, p99_series), damaged) = match joined_histograms(summed, &common, sums) {
+        Ok(joined) => (joined, None),
+        Err(error) => {
+            let message = format!("the clients' histograms cannot be merged: {error}");
+            (Joined::default(), Some(own(FailureStep::Output, message)))
+        }
     };
+    let (schedule, schedule_lag) = schedule.unzip();
     let apart = || {
         common.is_empty().then(|| {
             own(FailureStep::StartLine, "there was no moment in which all client pods sent load".to_owned())
@@ -306,7 +340,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         notes,
         checks,
         failure,
-        pods: results.into_iter().map(|pod| PodResult { latency_series: None, ..pod }).collect(),
+        pods: results,
         ..RepetitionResult::default()
     };
     let point =

@@ -187,7 +187,8 @@ const MOST_RENDERED: u128 = 64 << 20;
 
 /// Refuses combinations whose specs take too long to render, before any is.
 fn too_much(spec: &BenchmarkSuiteSpec) -> Option<String> {
-    let size = |value: &dyn Fn() -> serde_json::Result<Vec<u8>>| value().map_or(usize::MAX, |json| json.len());
+    let size =
+        |value: &dyn Fn() -> serde_json::Result<Vec<u8>>| value().map_or(usize::MAX, |json| json.len());
     let template = size(&|| serde_json::to_vec(&spec.run));
     let variant = spec.variants.iter().map(|it| size(&|| serde_json::to_vec(it))).max().unwrap_or(0);
     let axes = spec.axes.iter().map(|axis| {

@@ -216,7 +216,10 @@ impl Feeds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{datastore::tests::{datastore, seen}, fixtures::run};
+    use crate::{
+        datastore::tests::{datastore, seen},
+        fixtures::run,
+    };
     use serde_json::json;
 
     #[test]
@@ -235,7 +238,10 @@ mod tests {
             let kept = prune_warning(&mut event, &runs, &datastores);
             let bytes = serde_json::to_vec(&event).unwrap().len();
             assert!(bytes < 2_500, "{bytes} bytes of one event stay in memory");
-            assert!(event.last_timestamp.is_some() && event.involved_object.uid.is_some(), "what is read is gone");
+            assert!(
+                event.last_timestamp.is_some() && event.involved_object.uid.is_some(),
+                "what is read is gone"
+            );
             kept
         };
         assert!(kept("Pod", "pits", "sprint-read-1-0-x7k2p"), "the pod of a run under way");

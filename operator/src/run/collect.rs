@@ -5,3 +5,5 @@ pub mod evidence;
 mod log;
 mod pod_results;
 pub mod store;
+
+pub use log::LARGE_RESULTS;

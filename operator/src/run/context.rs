@@ -1,6 +1,6 @@
 //! What the controllers of runs and of their Leases work with.
 
-use super::fetch::result_cache::ResultCache;
+use super::{collect::LARGE_RESULTS, fetch::result_cache::ResultCache};
 use crate::{
     cluster::{context::Context, finished::FinishedRun, loads::Loads},
     metrics::Prices,
@@ -8,6 +8,7 @@ use crate::{
 use dragstrip_core::lease::Holder;
 use kube::Api;
 use std::{ops::Deref, sync::Arc};
+use tokio::sync::Semaphore;
 
 /// Shared by all passes over runs and their Leases.
 pub struct RunContext {
@@ -16,6 +17,8 @@ pub struct RunContext {
     pub loads: Arc<Loads>,
     /// Outcomes of the stored results of runs under way.
     pub result_cache: ResultCache,
+    /// Room for large results of client pods.
+    pub large_results: Arc<Semaphore>,
     /// Prices and bandwidths of instance types.
     pub prices: Arc<Prices>,
 }
@@ -23,7 +26,8 @@ pub struct RunContext {
 impl RunContext {
     /// With empty caches.
     pub fn new(shared: Context, prices: Arc<Prices>) -> Self {
-        Self { shared, loads: Arc::default(), result_cache: ResultCache::default(), prices }
+        let large_results = Arc::new(Semaphore::new(LARGE_RESULTS));
+        Self { shared, loads: Arc::default(), result_cache: ResultCache::default(), large_results, prices }
     }
 
     /// Whether the run of `holder` has not ended and is not being deleted, as the API server has it:

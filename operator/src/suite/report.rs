@@ -73,6 +73,8 @@ impl Report {
 /// Most stored results that are read for curves and timelines, since all are in memory at once; with
 /// more, these are left out.
 const MOST_RESULTS: usize = 200;
+/// Most bytes of all of them as JSON.
+const MOST_BYTES: usize = 16 << 20;
 
 /// A run that has ended, with its stored results if they were read.
 struct EndedRun<'a> {
@@ -147,7 +149,8 @@ async fn read(
         later.extend(part.filter(|part| build::is_own(part, uid)));
     }
     let found = |name: &str| later.iter().find(|map| map.name_any() == name);
-    let bytes = stored::decompress(first, build::JSON, found, stored::MOST_REPORT_BYTES).map_err(|error| chain(&error));
+    let bytes = stored::decompress(first, build::JSON, found, stored::MOST_REPORT_BYTES)
+        .map_err(|error| chain(&error));
     let document = bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
     Ok(document.map(|document| (document, u32::try_from(names.len() + 1).unwrap_or(u32::MAX))))
 }
@@ -242,15 +245,31 @@ async fn results(
         )]);
     }
     let api = config_maps(ctx, suite);
-    let mut notes = Vec::new();
-    for run in runs {
+    let (mut notes, mut bytes) = (Vec::new(), 0);
+    'runs: for run in runs.iter_mut() {
         for name in &run.ended.results {
             match run::stored_result(&api, name).await {
-                Ok(result) => run.results.push(result),
+                Ok(result) => {
+                    bytes += serde_json::to_vec(&result).map_or(0, |json| json.len());
+                    if bytes > MOST_BYTES {
+                        break 'runs;
+                    }
+                    run.results.push(result);
+                }
                 Err(run::StoredError::Damaged(damage)) => notes.push(chain(&damage)),
                 Err(error) => return Err(Error::ReadResult(error)),
             }
         }
+    }
+    if bytes > MOST_BYTES {
+        // A part of a run's repetitions would look like all of them.
+        for run in runs.iter_mut() {
+            run.results.clear();
+        }
+        notes.push(format!(
+            "curves and timelines are left out: up to {} MiB of stored results are drawn together; a report of single runs has them",
+            MOST_BYTES >> 20
+        ));
     }
     Ok(notes)
 }

@@ -187,7 +187,8 @@ impl Latencies {
         let damaged = |error: &dyn std::fmt::Display| HistogramError::Decode(error.to_string());
         let bytes = STANDARD.decode(&encoded.0).map_err(HistogramError::Base64)?;
         let deflated = bytes.strip_prefix(&DEFLATED).and_then(|rest| rest.get(4..));
-        let mut inflated = ZlibDecoder::new(deflated.ok_or_else(|| damaged(&"it does not begin with HISTF"))?);
+        let mut inflated =
+            ZlibDecoder::new(deflated.ok_or_else(|| damaged(&"it does not begin with HISTF"))?);
         let mut header = [0; HEADER];
         inflated.read_exact(&mut header).map_err(|error| damaged(&error))?;
         check_header(&header, most_digits)?;

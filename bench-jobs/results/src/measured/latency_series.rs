@@ -96,7 +96,7 @@ impl LatencySeries {
         }
     }
 
-    /// Writes it the way [`percentiles`] reads it.
+    /// Writes it the way [`SeriesSum`] reads it.
     pub fn encode(self) -> Result<EncodedSeries, HistogramError> {
         let parts = self.parts.into_iter().map(|part| Latencies::from_microseconds(part).encode());
         Ok(EncodedSeries { seconds: self.seconds, parts: parts.collect::<Result<_, _>>()? })
@@ -125,29 +125,47 @@ fn pour(into: &mut Histogram<u64>, from: &Histogram<u64>) {
     }
 }
 
-/// The percentiles of the series of all pods together; `None` without any, and if one is missing.
-pub fn percentiles<'a>(
-    all: impl Iterator<Item = Option<&'a EncodedSeries>>,
-) -> Result<Option<PercentileSeries>, HistogramError> {
-    let mut sum: Option<LatencySeries> = None;
-    for one in all {
-        let Some(one) = one else { return Ok(None) };
+/// The series of all pods together, added one after the other.
+#[derive(Debug, Default)]
+pub struct SeriesSum {
+    sum: Option<LatencySeries>,
+    missing: bool,
+}
+
+impl SeriesSum {
+    /// Adds the series of a pod, or that it has none.
+    pub fn add(&mut self, one: Option<&EncodedSeries>) -> Result<(), HistogramError> {
+        self.missing |= one.is_none();
+        let Some(one) = one.filter(|_| !self.missing) else { return Ok(()) };
         let decoded = LatencySeries::decode(one)?;
-        match &mut sum {
-            None => sum = Some(decoded),
+        match &mut self.sum {
+            None => self.sum = Some(decoded),
             Some(sum) => sum.add(decoded),
         }
+        Ok(())
     }
-    let p99 = |part: Histogram<u64>| Latencies::from_microseconds(part).summary().p99;
-    Ok(sum.map(|sum| PercentileSeries {
-        seconds: sum.seconds,
-        milliseconds: sum.parts.into_iter().map(p99).collect(),
-    }))
+
+    /// The percentiles; `None` without any series, and if one is missing.
+    pub fn percentiles(self) -> Option<PercentileSeries> {
+        let p99 = |part: Histogram<u64>| Latencies::from_microseconds(part).summary().p99;
+        self.sum.filter(|_| !self.missing).map(|sum| PercentileSeries {
+            seconds: sum.seconds,
+            milliseconds: sum.parts.into_iter().map(p99).collect(),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn percentiles<'a>(
+        mut all: impl Iterator<Item = Option<&'a EncodedSeries>>,
+    ) -> Result<Option<PercentileSeries>, HistogramError> {
+        let mut sum = SeriesSum::default();
+        all.try_for_each(|one| sum.add(one))?;
+        Ok(sum.percentiles())
+    }
 
     /// A load with 2,000 replies of this latency in each of these seconds.
     fn series(seconds: &[(u64, u64)]) -> LatencySeries {

@@ -1,6 +1,6 @@
 //! What one operation did. A load tool, a parser, a pod and a repetition all report this one type.
 
-use super::histogram::{EncodedHistogram, HistogramError, merged};
+use super::histogram::{EncodedHistogram, HistogramError, Latencies, merged};
 use dragstrip_crds::measured::LatencySummary;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -62,6 +62,15 @@ impl Operation {
     /// only printed stay if there is one row.
     pub fn sum(name: &str, rows: &[&Self]) -> Result<Self, HistogramError> {
         let histogram = merged(rows.iter().map(|row| row.histogram.as_ref()))?;
+        Self::sum_with(name, rows, histogram)
+    }
+
+    /// The same with the sum of their histograms.
+    pub fn sum_with(
+        name: &str,
+        rows: &[&Self],
+        histogram: Option<Latencies>,
+    ) -> Result<Self, HistogramError> {
         let latency_milliseconds = match (&histogram, rows) {
             (Some(all), _) => all.summary(),
             // A tool that reports only a rate does not say how many requests it is of.

@@ -116,11 +116,7 @@ mod tests {
         measured::{LatencySummary, Metric},
         workload::Merge,
     };
-    use dragstrip_results::{
-        histogram::EncodedHistogram,
-        latency_series::EncodedSeries,
-        result::Operation,
-    };
+    use dragstrip_results::{histogram::EncodedHistogram, latency_series::EncodedSeries, result::Operation};
     use proptest::prelude::*;
 
     fn operation(name: String) -> Operation {
@@ -177,7 +173,8 @@ mod tests {
             assert!(message.len() <= MOST_LOG_BYTES, "{} bytes", message.len());
             serde_json::from_str::<PodResult>(&message).unwrap()
         };
-        let mut result = PodResult { complete: true, operations: vec![operation("GET".into())], ..PodResult::default() };
+        let mut result =
+            PodResult { complete: true, operations: vec![operation("GET".into())], ..PodResult::default() };
         assert_eq!(read(&result), result);
         result.per_second = vec![1_000_000; 604_800];
         let less = read(&result);

@@ -354,3 +354,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn large_results_of_many_pods_are_merged_one_by_one_into_an_account_that_is_bounded() {
+    let pods = 16;
+    let mut merging = Merging::new(pods);
+    for index in 0..pods {
+        let mut pod = pod_result(&format!("p-{index:02}"), 1000, 2.0, 100);
+        let row = pod.operations[0].clone();
+        let rows = (0..400).map(|number| Operation { name: format!("op-{number}"), ..row.clone() });
+        pod.operations = rows.collect();
+        // 3 MB, as a tool with many operations reports it.
+        pod.operations.iter_mut().for_each(|row| row.per_second = vec![1_000_000; 1000]);
+        assert!(serde_json::to_vec(&pod).unwrap().len() > 3_000_000);
+        merging.add(pod);
+    }
+    let merged = merging.finish(&attempt());
+    assert_eq!(merged.failure, None);
+    let bytes = serde_json::to_vec(&merged).unwrap().len() as u64;
+    assert!(bytes < dragstrip_results::stored::MOST_RESULT_BYTES, "{bytes} bytes could never be read again");
+    let total = merged.operations.last().unwrap();
+    assert_eq!(total.count, 16 * 400 * 1000);
+    assert!(total.latency_milliseconds.p99.is_some(), "the histograms were left out before they were added");
+}
+
+#[test]
+fn a_pod_with_more_than_a_runner_writes_fails_its_repetition_and_costs_nothing() {
+    let mut pod = pod_result("p", 10, 1.0, 100);
+    pod.operations = vec![pod.operations[0].clone(); 1001];
+    let (pod, step, message) = cause(vec![pod]);
+    assert_eq!((pod.as_str(), step), ("p", FailureStep::Output));
+    assert!(message.contains("1001 rows, at most 1000"), "{message}");
+    let mut pod = pod_result("p", 10, 1.0, 100);
+    pod.notes = vec!["x".repeat(13 << 20)];
+    let message = cause(vec![pod]).2;
+    assert!(message.contains("exceed 12 MiB"), "{message}");
+}

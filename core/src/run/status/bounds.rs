@@ -115,12 +115,18 @@ fn shorten(value: &mut Value, entries: usize, bytes: usize) {
             let texts = list.first().is_some_and(Value::is_string);
             let more = list.len().saturating_sub(entries);
             list.truncate(entries);
-            list.iter_mut().for_each(|entry| shorten(entry, entries, bytes));
+            for entry in list.iter_mut() {
+                shorten(entry, entries, bytes);
+            }
             if more > 0 && texts {
                 list.push(format!("and {more} more in the result").into());
             }
         }
-        Value::Object(fields) => fields.values_mut().for_each(|field| shorten(field, entries, bytes)),
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                shorten(field, entries, bytes);
+            }
+        }
         _ => {}
     }
 }
@@ -238,6 +244,9 @@ mod tests {
         let bounded = bounded(status);
         assert!(size(&bounded) <= MOST_STATUS, "{} bytes", size(&bounded));
         assert!(bounded.message.unwrap().starts_with("mmm") && bounded.retries.len() >= 40);
-        assert!(bounded.reasons.last().unwrap().ends_with("more in the result"), "what is left out is not counted");
+        assert!(
+            bounded.reasons.last().unwrap().ends_with("more in the result"),
+            "what is left out is not counted"
+        );
     }
 }

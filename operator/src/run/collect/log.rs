@@ -1,13 +1,18 @@
 //! A client pod's log, read as a stream: a tool may write anything into it, and no more of that
 //! stays in memory than the longest result has. Touches the stream that it gets.
 
-use dragstrip_results::result::{LOG_MARKER, PodResult};
+use crate::heavy::off_thread;
+use dragstrip_results::result::{LOG_MARKER, MOST_LOG_BYTES, PodResult};
 use futures::{AsyncBufRead, AsyncBufReadExt};
-use std::io;
+use std::{io, sync::Arc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Longest line that is read as a result, in bytes: more than the 10 MiB after which kubelets
-/// begin a new log by themselves.
-const LONGEST_RESULT: usize = 16 << 20;
+/// Longest line that is read as a result, in bytes.
+const LONGEST_RESULT: usize = MOST_LOG_BYTES + LOG_MARKER.len();
+/// Bytes of a result from which on it counts as large.
+const LARGE_RESULT: usize = 256 << 10;
+/// Large results in memory at the same time, of all runs: as text and decoded, each may need 50 MB.
+pub const LARGE_RESULTS: usize = 1;
 /// Most bytes of other lines that stay in memory: one may be the kubelet's error.
 const LONGEST_OTHER: usize = 1000;
 
@@ -18,6 +23,8 @@ pub struct Log {
     pub result: Option<PodResult>,
     /// Its only line, if it has one: a kubelet may send its error as if it were the log.
     pub only_line: Option<String>,
+    /// Held as long as a large result is in memory.
+    pub permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Appends `bytes` to the beginning of a line, up to the length that matters.
@@ -34,8 +41,8 @@ fn result(line: &[u8]) -> Option<PodResult> {
     serde_json::from_slice(line.strip_prefix(LOG_MARKER.as_bytes())?).ok()
 }
 
-/// Reads `log` to its end.
-pub async fn read(mut log: impl AsyncBufRead + Unpin) -> io::Result<Log> {
+/// Reads `log` to its end, and a large result in it once `large` has room.
+pub async fn read(mut log: impl AsyncBufRead + Unpin, large: &Arc<Semaphore>) -> io::Result<Log> {
     let (mut found, mut line, mut lines) = (Log::default(), Vec::new(), 0);
     loop {
         let bytes = log.fill_buf().await?;
@@ -44,11 +51,17 @@ pub async fn read(mut log: impl AsyncBufRead + Unpin) -> io::Result<Log> {
         append(&mut line, &bytes[..end.unwrap_or(bytes.len())]);
         let used = end.map_or(bytes.len(), |end| end + 1);
         log.consume_unpin(used);
+        let is_large = line.len() > LARGE_RESULT;
+        if is_large && found.permit.is_none() {
+            // It is never closed.
+            found.permit = Arc::clone(large).acquire_owned().await.ok();
+        }
         if (end.is_some() || over) && !line.is_empty() {
             lines += 1;
             found.only_line = (lines == 1).then(|| String::from_utf8_lossy(&line).into_owned());
-            found.result = result(&line).or(found.result);
-            line.clear();
+            let line = std::mem::take(&mut line);
+            let read = if is_large { off_thread(move || result(&line)).await } else { result(&line) };
+            found.result = read.or(found.result);
         }
         if over {
             return Ok(found);
@@ -64,7 +77,8 @@ mod tests {
 
     fn of(log: &str) -> Log {
         // Smaller pieces than lines have.
-        read(BufReader::with_capacity(7, log.as_bytes())).now_or_never().unwrap().unwrap()
+        let large = Arc::new(Semaphore::new(1));
+        read(BufReader::with_capacity(7, log.as_bytes()), &large).now_or_never().unwrap().unwrap()
     }
 
     fn written(pod: &str) -> String {
@@ -79,6 +93,22 @@ mod tests {
         let cut = format!("{first}\n{}", &last[..last.len() / 2]);
         assert_eq!(of(&cut).result.unwrap().pod, "first", "half a result does not count");
         assert!(of(&last[..last.len() / 2]).result.is_none(), "half a result does not count");
+    }
+
+    #[tokio::test]
+    async fn of_all_large_results_one_is_in_memory() {
+        let mut pod = pod_result("large", 10, 1.0, 100);
+        pod.notes = vec!["n".repeat(LARGE_RESULT)];
+        let log = format!("{LOG_MARKER}{}\n", serde_json::to_string(&pod).unwrap());
+        let large = Arc::new(Semaphore::new(LARGE_RESULTS));
+        let first = read(log.as_bytes(), &large).await.unwrap();
+        assert_eq!(first.result.as_ref().unwrap().pod, "large");
+        let mut second = Box::pin(read(log.as_bytes(), &large));
+        assert!(futures::poll!(&mut second).is_pending(), "two large results at once end the process");
+        let small = written("small");
+        assert!(read(small.as_bytes(), &large).await.unwrap().result.is_some(), "a small result has to wait");
+        drop(first);
+        assert!(second.await.unwrap().result.is_some(), "the next large result waits for ever");
     }
 
     #[test]

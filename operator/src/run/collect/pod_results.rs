@@ -1,4 +1,4 @@
-//! From pods that have ended to the result of one attempt. Needs the client; [`merge`] is pure.
+//! From pods that have ended to the result of one attempt. Needs the client; [`Merging`] is pure.
 //!
 //! A pod's log has its complete result, and nothing else may replace it: the operator requests the
 //! log until it has read it, or until the log is gone for good.
@@ -9,20 +9,22 @@ use crate::{
         pods,
         retry::{NotYet, Retries},
     },
+    heavy::off_thread,
     run::build::CLIENT_CONTAINER,
 };
-use dragstrip_core::run::{merge::merge, timing::RESULT_GRACE, validate::Attempt};
+use dragstrip_core::run::{merge::Merging, timing::RESULT_GRACE, validate::Attempt};
 use dragstrip_results::result::{Failure, FailureStep, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Node, Pod};
 use kube::{Api, Client, ResourceExt, api::LogParams};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Most characters of the reason why a log cannot be read: a proxy may answer with an HTML page.
 const REASON_CHARACTERS: usize = 300;
-/// Logs read at the same time.
-const CONCURRENCY: usize = 32;
+/// Logs of one run read at the same time: as many small results are in memory.
+const CONCURRENCY: usize = 8;
 /// Timeout for reading the log of a pod.
 const LOG_WITHIN: Duration = Duration::from_secs(30);
 /// The same for a pod that did not end: its node may be gone.
@@ -35,10 +37,10 @@ const REMOVED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const UNENDED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The log of `pod`, as far as it matters.
-async fn read_log(api: &Api<Pod>, pod: &Pod) -> Result<Log, String> {
+async fn read_log(api: &Api<Pod>, pod: &Pod, large: &Arc<Semaphore>) -> Result<Log, String> {
     let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
     match api.log_stream(&pod.name_any(), &parameters).await {
-        Ok(stream) => log::read(stream).await.map_err(|error| error.to_string()),
+        Ok(stream) => log::read(stream, large).await.map_err(|error| error.to_string()),
         Err(kube::Error::Api(status)) => Err(status.message),
         Err(error) => Err(error.to_string()),
     }
@@ -105,9 +107,12 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
     PodResult::failed(&attempt.phase, attempt.repetition, &pod.name_any(), failure)
 }
 
+/// The result of a pod, and what must be held until it is merged.
+type Merged = (PodResult, Option<OwnedSemaphorePermit>);
+
 /// The outcome of a request for a log.
 enum Answer {
-    Result(Box<PodResult>),
+    Result(Box<Merged>),
     /// There is no log, or it has no result.
     Nothing,
     /// It is gone for good, and why.
@@ -156,16 +161,16 @@ async fn gone_for_good(client: &Client, pod: &Pod) -> Option<String> {
 }
 
 /// Requests the log of `pod`.
-async fn request(client: &Client, attempt: &Attempt, pod: &Pod) -> Answer {
+async fn request(client: &Client, large: &Arc<Semaphore>, attempt: &Attempt, pod: &Pod) -> Answer {
     // It ended before its container began, or its status has no container: nothing was written.
     if pods::ended(pod) && terminated(pod).is_none() {
         return Answer::Nothing;
     }
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let within = if pods::ended(pod) { LOG_WITHIN } else { UNENDED_LOG_WITHIN };
-    let why = match tokio::time::timeout(within, read_log(&api, pod)).await {
+    let why = match tokio::time::timeout(within, read_log(&api, pod, large)).await {
         Ok(Ok(log)) => match (log.result.filter(|result| is_own(result, attempt, pod)), log.only_line) {
-            (Some(result), _) => return Answer::Result(Box::new(result)),
+            (Some(result), _) => return Answer::Result(Box::new((result, log.permit))),
             (None, Some(line)) if says_removed(&line) => line,
             (None, _) => return Answer::Nothing,
         },
@@ -191,20 +196,20 @@ fn part_of_result(part: PodResult, why: &str) -> PodResult {
 /// message, or why there is none.
 async fn read_pod(
     client: &Client,
-    retries: &Retries,
+    (retries, large): (&Retries, &Arc<Semaphore>),
     attempt: &Attempt,
     pod: &Pod,
     now: Timestamp,
-) -> Result<PodResult, NotYet> {
+) -> Result<Merged, NotYet> {
     let left = terminated(pod).and_then(|ended| ended.message.as_deref());
     let left: Option<PodResult> = left.and_then(|message| serde_json::from_str(message).ok());
     let left = left.filter(|result| is_own(result, attempt, pod));
     if let Some(complete) = left.as_ref().filter(|result| result.complete) {
-        return Ok(complete.clone());
+        return Ok((complete.clone(), None));
     }
     let uid = pod.uid().unwrap_or_default();
     retries.due(&uid, now)?;
-    let why = match request(client, attempt, pod).await {
+    let why = match request(client, large, attempt, pod).await {
         Answer::Result(result) => {
             retries.settled(&uid);
             return Ok(*result);
@@ -221,10 +226,11 @@ async fn read_pod(
     };
     retries.settled(&uid);
     tracing::warn!(pod = %pod.name_any(), why, "no complete result in the log");
-    Ok(match left {
+    let instead = match left {
         Some(part) => part_of_result(part, why.as_deref().unwrap_or("it is not in its log")),
         None => without_result(attempt, pod, why.as_deref()),
-    })
+    };
+    Ok((instead, None))
 }
 
 /// The result with the node of its pod.
@@ -232,27 +238,43 @@ fn on_its_node(result: PodResult, pod: &Pod) -> PodResult {
     PodResult { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), ..result }
 }
 
-/// Reads the results of all `pods` of `attempt` and merges them. If a log cannot be read now, but may
-/// be later, the error has the time of the next attempt.
+/// Reads the results of all `pods` of `attempt` and merges each as it comes, beside the threads that
+/// reconcile. If a log cannot be read now, but may be later, the error has the time of the next attempt.
 pub async fn complete(
     client: &Client,
-    retries: &Retries,
+    (retries, large): (&Retries, &Arc<Semaphore>),
     attempt: &Attempt,
     pods: &[&Pod],
     now: Timestamp,
 ) -> Result<RepetitionResult, NotYet> {
     let mut reading = Vec::with_capacity(pods.len());
     for pod in pods {
-        let read = read_pod(client, retries, attempt, pod, now);
-        reading.push(read.map_ok(|result| on_its_node(result, pod)));
+        let read = read_pod(client, (retries, large), attempt, pod, now);
+        reading.push(read.map_ok(|(result, permit)| (on_its_node(result, pod), permit)));
     }
+    let mut reading = futures::stream::iter(reading).buffer_unordered(CONCURRENCY);
+    let (mut merging, mut not_yet) = (Merging::new(attempt.pods), None::<NotYet>);
     // Even if one is silent, the others are read: each has its own patience from its first silence on.
-    let read: Vec<Result<PodResult, NotYet>> =
-        futures::stream::iter(reading).buffered(CONCURRENCY).collect().await;
-    match read.iter().filter_map(|one| one.as_ref().err()).min_by_key(|not_yet| not_yet.until) {
-        Some(not_yet) => Err(not_yet.clone()),
-        None => Ok(merge(attempt, attempt.pods, read.into_iter().flatten().collect())),
+    while let Some(read) = reading.next().await {
+        match read {
+            Ok((result, _permit)) if not_yet.is_none() => {
+                merging = off_thread(move || {
+                    merging.add(result);
+                    merging
+                })
+                .await;
+            }
+            Ok(_) => {}
+            Err(later) => {
+                not_yet = not_yet.into_iter().chain([later]).min_by_key(|not_yet| not_yet.until);
+            }
+        }
     }
+    if let Some(not_yet) = not_yet {
+        return Err(not_yet);
+    }
+    let attempt = attempt.clone();
+    Ok(off_thread(move || merging.finish(&attempt)).await)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{evidence, pod_results::complete};
 use crate::{
     cluster::{pods, retry::NotYet},
+    heavy::off_thread,
     run::{
         act::{
             applied::Applied,
@@ -161,7 +162,8 @@ async fn collected(
     job: &Job,
     pods: &[&Pod],
 ) -> Result<RepetitionResult, NotYet> {
-    let mut result = complete(&ctx.client, &ctx.retries, attempt, pods, Timestamp::now()).await?;
+    let mut result =
+        complete(&ctx.client, (&ctx.retries, &ctx.large_results), attempt, pods, Timestamp::now()).await?;
     // A server that reports its process may have changed after the clients saw it.
     if result.failure.is_none() && result.server_run_ids().is_empty() {
         let before = stored_result::identity(&job.metadata);
@@ -219,7 +221,12 @@ pub async fn result(
         ResultName::Taken(trouble) => return Ok(storing.prevented_by(&trouble)),
     }
     let ended = judge(ctx, run, attempt, &pods, &mut result).await;
-    let applied = storing.store(&config_maps(run, attempt, job, &result, ended)?).await?;
+    let (result, parts) = off_thread(move || {
+        let parts = stored::pack(&result);
+        (result, parts)
+    })
+    .await;
+    let applied = storing.store(&config_maps(run, attempt, job, (&result, parts?), ended)?).await?;
     let lost = result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost);
     if lost && applied == Applied::Progressed {
         ctx.metrics.result_lost();
@@ -243,15 +250,14 @@ async fn judge(
     ended
 }
 
-/// The ConfigMaps of `result`, whose load had `ended`. Pure.
+/// The ConfigMaps of the `parts` of `result`, whose load had `ended`. Pure.
 fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
     job: Option<&Job>,
-    result: &RepetitionResult,
+    (result, parts): (&RepetitionResult, Vec<Vec<u8>>),
     ended: Timestamp,
 ) -> Result<Vec<ConfigMap>, Error> {
-    let parts = stored::pack(result)?;
     let mut marks = stored::annotations(result, &parts)?;
     marks.insert(stored::LOAD_ENDED_AT.to_owned(), ended.as_nanosecond().to_string());
     Ok(build::config_maps(run, attempt, job, &marks, parts))

@@ -9,7 +9,11 @@ use dragstrip_core::{
     run::{snapshot::Snapshot, stored_result::stored_result, validate::ValidatedRun},
 };
 use dragstrip_crds::{BenchmarkRun, run::MemoryReading};
-use dragstrip_results::{error_chain::chain, result::RepetitionResult, stored};
+use dragstrip_results::{
+    error_chain::chain,
+    result::{RepetitionResult, TOTAL},
+    stored,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt, api::ListParams};
 use std::{
@@ -146,16 +150,27 @@ async fn settled_readings(api: &Api<ConfigMap>, name: &str) -> Result<Vec<Memory
 fn reduced(mut result: RepetitionResult) -> RepetitionResult {
     for pod in &mut result.pods {
         // The result has their sums.
-        pod.operations.clear();
-        pod.per_second.clear();
-        pod.schedule_lag = None;
-        pod.workers.clear();
-        pod.client.threads.clear();
+        (pod.operations, pod.metrics, pod.notes, pod.memory) = Default::default();
+        (pod.errors, pod.commands, pod.warmup) = Default::default();
+        (pod.per_second, pod.due_per_second, pod.schedule_lag, pod.batches) = Default::default();
+        (pod.workers, pod.client.threads) = Default::default();
+        if let Some(server) = &mut pod.server {
+            server.shards.clear();
+            let counters = [Some(&mut server.before), server.after.as_mut()].into_iter().flatten();
+            counters.for_each(|seen| (seen.commands, seen.errors) = Default::default());
+        }
     }
     for server in &mut result.servers {
         server.usage.threads.clear();
     }
     result
+}
+
+/// Most bytes of the histograms of all results of a run.
+const MOST_HISTOGRAM_BYTES: usize = 24 << 20;
+
+fn histogram_bytes(result: &RepetitionResult) -> usize {
+    result.operations.iter().filter_map(|row| row.histogram.as_ref()).map(|it| it.0.len()).sum()
 }
 
 /// The result called `name`, with its readings of memory, as far as a summary needs it.
@@ -174,11 +189,17 @@ pub async fn results(
     run: &ValidatedRun,
     stored: &Results,
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
-    let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
+    let (mut results, mut damaged, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
     let api = config_maps(ctx, run);
     for (name, stored) in stored {
         match summarised(&api, name, stored.settled).await {
-            Ok(result) => {
+            Ok(mut result) => {
+                bytes += histogram_bytes(&result);
+                if bytes > MOST_HISTOGRAM_BYTES {
+                    // Its latencies are then left out of the summary, which says so.
+                    let single = result.operations.iter_mut().filter(|row| row.name != TOTAL);
+                    single.for_each(|row| row.histogram = None);
+                }
                 results.insert(name.clone(), result);
             }
             Err(Error::Damaged(damage)) => damaged.push(chain(&damage)),
