@@ -23,14 +23,6 @@ const LARGEST_COUNT: u64 = 1 << 53;
 const LONGEST_SERIES: usize = 7 * 24 * 3600;
 /// Most characters of the name of an operation or a tool, and of a version.
 const LONGEST_NAME: usize = 128;
-/// Most characters of the name of a metric.
-const LONGEST_METRIC: usize = 63;
-/// Most characters of a unit.
-const LONGEST_UNIT: usize = 32;
-/// Most characters of the reason why a result is incomplete.
-const LONGEST_REASON: usize = 1000;
-/// Most commands of one operation.
-const MOST_COMMANDS: usize = 100;
 
 /// A benchmark tool's result, read by Dragstrip's parser dragstripJson.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -233,30 +225,27 @@ pub fn parse(text: &str) -> Result<Parsed, ResultError> {
 
 /// The lengths that the schema promises. Before anything is decoded: each operation may have a histogram.
 fn check_sizes(document: &ResultDocument) -> Result<(), ResultError> {
-    let at_most = |field, place: String, size: usize, most: usize| {
+    let at_most = |field, place: &str, size: usize, most: usize| {
         let problem = || format!("has the size {size}, at most {most} is read");
-        if size <= most { Ok(()) } else { Err(wrong(field, &place, problem())) }
+        if size <= most { Ok(()) } else { Err(wrong(field, place, problem())) }
     };
-    let result = || "the result".to_owned();
-    at_most("operations", result(), document.operations.len(), MOST_ROWS)?;
-    at_most("metrics", result(), document.metrics.len(), MOST_ROWS)?;
-    let tool = document.tool.iter().flat_map(|tool| [Some(&tool.name), tool.version.as_ref()]).flatten();
-    for text in tool {
-        at_most("tool", result(), text.chars().count(), LONGEST_NAME)?;
+    let length = |text: Option<&String>| text.map_or(0, |text| text.chars().count());
+    at_most("operations", "the result", document.operations.len(), MOST_ROWS)?;
+    at_most("metrics", "the result", document.metrics.len(), MOST_ROWS)?;
+    at_most("incomplete", "the result", length(document.incomplete.as_ref()), 1000)?;
+    for text in document.tool.iter().flat_map(|tool| [Some(&tool.name), tool.version.as_ref()]) {
+        at_most("tool", "the result", length(text), LONGEST_NAME)?;
     }
-    let incomplete = document.incomplete.as_ref().map_or(0, |why| why.chars().count());
-    at_most("incomplete", result(), incomplete, LONGEST_REASON)?;
     for (index, read) in document.operations.iter().enumerate() {
-        let place = || format!("operation {index}");
-        at_most("operation", place(), read.operation.chars().count(), LONGEST_NAME)?;
-        at_most("commands", place(), read.commands.as_ref().map_or(0, Vec::len), MOST_COMMANDS)?;
+        let place = format!("operation {index}");
+        at_most("operation", &place, length(Some(&read.operation)), LONGEST_NAME)?;
+        at_most("commands", &place, read.commands.as_ref().map_or(0, Vec::len), 100)?;
     }
     for (index, read) in document.metrics.iter().enumerate() {
-        let place = || format!("metric {index}");
-        at_most("name", place(), read.name.chars().count(), LONGEST_METRIC)?;
-        at_most("unit", place(), read.unit.as_ref().map_or(0, |unit| unit.chars().count()), LONGEST_UNIT)?;
-        let operation = read.operation.as_ref().map_or(0, |name| name.chars().count());
-        at_most("operation", place(), operation, LONGEST_NAME)?;
+        let place = format!("metric {index}");
+        at_most("name", &place, length(Some(&read.name)), 63)?;
+        at_most("unit", &place, length(read.unit.as_ref()), 32)?;
+        at_most("operation", &place, length(read.operation.as_ref()), LONGEST_NAME)?;
     }
     Ok(())
 }

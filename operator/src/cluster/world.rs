@@ -16,7 +16,6 @@ use k8s_openapi::api::{
     core::v1::{Event, Node, Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, ResourceExt,
     runtime::{
@@ -129,35 +128,17 @@ const MOST_MESSAGE_BYTES: usize = 2000;
 /// thousand warnings.
 fn prune_warning(event: &mut Event, runs: &Store<BenchmarkRun>, datastores: &Store<Datastore>) -> bool {
     let about = &event.involved_object;
-    let names = |owner: &dyn Fn() -> (Option<String>, String)| {
-        let (namespace, name) = owner();
+    let names = |namespace: Option<String>, name: String| {
         let rest = about.name.as_deref().and_then(|about| about.strip_prefix(&name));
         namespace == about.namespace && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
     let ours = matches!(about.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
-        && (runs.find(|run| names(&|| (run.namespace(), run.name_any()))).is_some()
-            || datastores.find(|it| names(&|| (it.namespace(), it.name_any()))).is_some());
-    let message = event.message.take().map(|mut message| {
+        && (runs.find(|run| names(run.namespace(), run.name_any())).is_some()
+            || datastores.find(|it| names(it.namespace(), it.name_any())).is_some());
+    if let Some(message) = &mut event.message {
         message.truncate(message.floor_char_boundary(MOST_MESSAGE_BYTES));
-        message
-    });
-    let metadata = std::mem::take(&mut event.metadata);
-    *event = Event {
-        metadata: ObjectMeta {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            ..ObjectMeta::default()
-        },
-        involved_object: std::mem::take(&mut event.involved_object),
-        reason: event.reason.take(),
-        message,
-        type_: event.type_.take(),
-        last_timestamp: event.last_timestamp.take(),
-        event_time: event.event_time.take(),
-        ..Event::default()
-    };
+    }
+    (event.metadata.annotations, event.metadata.labels, event.related) = (None, None, None);
     ours
 }
 
@@ -188,19 +169,19 @@ impl Feeds {
         let expiring = with_fields("status.finishedAt!=,spec.ttlAfterFinished!=");
         let runs = Feed::guarded(client, scope, active.clone(), metrics);
         let datastores = Feed::guarded(client, scope, all.clone(), metrics);
-        let (of_runs, of_datastores) = (runs.store(), datastores.store());
-        let (known_runs, known_datastores) = (runs.store(), datastores.store());
-        let about_ours = move |event: &mut Event| prune_warning(event, &of_runs, &of_datastores);
-        // An error means that the process ends.
-        let known = async move {
-            let _ = tokio::join!(known_runs.wait_until_ready(), known_datastores.wait_until_ready());
+        let stores = (runs.store(), datastores.store());
+        let known = stores.clone();
+        let about_ours = move |event: &mut Event| prune_warning(event, &stores.0, &stores.1);
+        let listed = async move {
+            // An error means that the process ends.
+            let _ = tokio::join!(known.0.wait_until_ready(), known.1.wait_until_ready());
         };
         Self {
             nodes: Feed::new(Api::all(client.clone()), &all, prune_node),
             pods: Feed::new(scope.api(client), &labelled(&component), prune_pod),
             jobs: Feed::new(scope.api(client), &ours, prune_job),
             leases: Feed::new(scope.api(client), &ours, |_| true),
-            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), about_ours).after(known),
+            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), about_ours).after(listed),
             stateful_sets: Feed::new(scope.api(client), &ours, |_| true),
             services: Feed::new(scope.api(client), &all, prune_service),
             budgets: Feed::new(scope.api(client), &all, prune_budget),

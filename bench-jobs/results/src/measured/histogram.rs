@@ -25,8 +25,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 const MOST_DIGITS: u8 = 5;
 /// First bytes of a deflated histogram, before its length.
 const DEFLATED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
-/// Bytes of the header of a histogram: what it is, its length, an offset, its digits, its lowest and
-/// highest value, and a ratio.
+/// Bytes of the header of a histogram: its length is at 4, its digits at 12.
 const HEADER: usize = 40;
 
 /// Most values in one histogram, 2^53: up to here a count is exact as a

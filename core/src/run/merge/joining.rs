@@ -16,8 +16,6 @@ use std::collections::BTreeMap;
 const MOST_ACCOUNTS: usize = 12 << 20;
 /// Most bytes of all merged histograms of a repetition: one of a thousand operations has 2 MB.
 const MOST_HISTOGRAMS: usize = 3 << 20;
-/// Most characters of the name of an operation or a metric.
-const LONGEST_NAME: usize = 256;
 
 /// The histograms of all pods so far.
 #[derive(Debug, Default)]
@@ -89,9 +87,11 @@ impl Merging {
 
     /// Adds the result of one pod.
     pub fn add(&mut self, pod: PodResult) {
-        let mut pod = match too_large(&pod) {
-            Some(why) => failed(&pod, &why),
-            None => pod,
+        let rows = pod.operations.len().max(pod.metrics.len());
+        let mut pod = if rows > MOST_ROWS {
+            failed(&pod, &format!("its result has {rows} rows, at most {MOST_ROWS} are read"))
+        } else {
+            pod
         };
         if pod.failure.is_none() && self.sums.damaged.is_none() {
             self.sums.damaged = self.sums.add(&pod).err();
@@ -123,41 +123,23 @@ fn failed(pod: &PodResult, why: &str) -> PodResult {
     PodResult { node: pod.node.clone(), ..PodResult::failed(&pod.phase, pod.repetition, &pod.pod, failure) }
 }
 
-/// Why a result has more than a runner writes.
-fn too_large(pod: &PodResult) -> Option<String> {
-    let names = pod.operations.iter().map(|row| &row.name).chain(pod.metrics.iter().map(|row| &row.name));
-    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    let rows = pod.operations.len().max(pod.metrics.len());
-    if rows > MOST_ROWS {
-        return Some(format!("its result has {rows} rows, at most {MOST_ROWS} are read"));
-    }
-    (longest > LONGEST_NAME).then(|| format!("its result has a name of {longest} characters"))
-}
-
-/// Ways to make the account of a pod smaller, the least painful first: its histograms are in the sums.
-const LIGHTEN: [fn(&mut PodResult); 3] = [
-    |pod| {
+/// `pod` and its bytes as JSON, if these exceed its `share` without what is least missed: its
+/// histograms are in the sums.
+fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
+    let size = |pod: &PodResult| serde_json::to_vec(pod).map_or(0, |json| json.len());
+    if size(&pod) > share {
         pod.operations.iter_mut().for_each(|row| row.histogram = None);
         pod.schedule_lag = None;
-    },
-    |pod| {
+    }
+    if size(&pod) > share {
         if pod.per_second.is_empty() {
             pod.per_second = added_seconds(pod.operations.iter().map(|row| row.per_second.as_slice()));
         }
         pod.operations.iter_mut().for_each(|row| row.per_second.clear());
-    },
-    |pod| (pod.workers, pod.client.threads) = (Vec::new(), Vec::new()),
-];
-
-/// `pod` with at most so many bytes as JSON where possible, and how many it has.
-fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
-    let size = |pod: &PodResult| serde_json::to_vec(pod).map_or(0, |json| json.len());
-    let mut bytes = size(&pod);
-    for lighten in LIGHTEN {
-        if bytes > share {
-            lighten(&mut pod);
-            bytes = size(&pod);
-        }
     }
+    if size(&pod) > share {
+        (pod.workers, pod.client.threads) = (Vec::new(), Vec::new());
+    }
+    let bytes = size(&pod);
     (pod, bytes)
 }

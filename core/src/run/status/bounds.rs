@@ -59,8 +59,7 @@ pub fn fit(mut phases: Vec<PhaseStatus>, spec: &BenchmarkRunSpec) -> Vec<PhaseSt
     let with = |most: usize| -> Vec<PhaseStatus> {
         phases.iter().map(|phase| with_entries(phase, spec, most)).collect()
     };
-    let fitting = ENTRIES.iter().map(|most| with(*most)).find(|phases| size(phases) <= MOST_PHASES);
-    fitting.unwrap_or_else(|| with(1))
+    ENTRIES.iter().map(|most| with(*most)).find(|it| size(it) <= MOST_PHASES).unwrap_or_else(|| with(1))
 }
 
 /// `phase` with `most` entries at most in each list.
@@ -98,7 +97,10 @@ pub(super) fn bounded(status: BenchmarkRunStatus) -> BenchmarkRunStatus {
     };
     OF_STATUS.iter().find_map(shortened).unwrap_or_else(|| BenchmarkRunStatus {
         phase: status.phase,
-        finished_at: status.finished_at,
+        started_at: status.started_at.clone(),
+        finished_at: status.finished_at.clone(),
+        clock: status.clock.clone(),
+        conditions: status.conditions.clone(),
         message: Some("the status is too large to be shown; the stored results are complete".to_owned()),
         ..BenchmarkRunStatus::default()
     })
