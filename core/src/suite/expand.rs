@@ -355,10 +355,7 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
 /// only runs that are not `allowed`, or that cannot be decoded, end it, and the plan says so.
 pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
     let mut plan = layout(suite);
-    let problems = match too_much(&suite.spec) {
-        Some(problem) => vec![problem],
-        None => render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run)),
-    };
+    let problems = render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run));
     plan.unmeasurable = (!problems.is_empty()).then_some(Invalid(problems));
     plan
 }

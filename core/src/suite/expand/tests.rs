@@ -319,7 +319,5 @@ fn many_combinations_of_a_large_template_are_refused_before_they_are_rendered() 
     let started = std::time::Instant::now();
     let refused = plan(&suite, &|_| panic!("a run was rendered")).unwrap_err().to_string();
     assert!(refused.contains("MiB, and 64 are rendered at most"), "{refused}");
-    let plan = plan_of_started(&suite, &|_| panic!("a run was rendered"));
-    assert!(plan.unmeasurable.is_some(), "a started suite would block a thread all the same");
     assert!(started.elapsed().as_secs() < 5, "it took {:?}", started.elapsed());
 }
