@@ -1,6 +1,7 @@
 //! A run: from its declaration and what was observed of it to its next step, its results and its
 //! status. Pure.
 
+mod confirm;
 pub mod decide;
 pub mod job;
 pub mod judge;

@@ -9,8 +9,8 @@ mod verdict;
 
 pub use comparability::{ComparabilityStatus, Fact};
 pub use measured::{
-    CostStatus, Headline, OperationStatus, PhaseStatus, RepetitionStatus, RetryStatus, ServerMemoryStatus,
-    ToolStatus,
+    ConfirmationStatus, CostStatus, Headline, OperationStatus, PhaseStatus, RepetitionStatus, RetryStatus,
+    ServerMemoryStatus, ToolStatus,
 };
 pub use memory::{MemoryMoment, MemoryReading, MemorySpec, SUM};
 pub use search::{
@@ -213,6 +213,21 @@ impl Target {
         .message("memory.settle is for a phase that measures one value: after a search it would be read once for each of its points; declare it on a phase without search"),
     validation = Rule::new("!has(self.search) || self.name.size() <= 16")
         .message("the name of a phase with search has at most 16 characters: its Jobs' names have the number of the point too"),
+    validation = Rule::new("!has(self.confirm) || !self.confirm || !has(self.search)")
+        .message("confirm is for a phase that measures one value: search measures more connections itself, with raise: Connections; leave one of the two out")
+        .field_path(".confirm"),
+    validation = Rule::new("!has(self.confirm) || !self.confirm || has(self.memtier) || has(self.loadgen) && self.loadgen.client == 'Raw'")
+        .message("confirm doubles the connections of memtier, and of loadgen with client Raw: for bullmq, exec and client libraries leave it out, and declare a phase with more of them")
+        .field_path(".confirm"),
+    validation = Rule::new("!has(self.confirm) || !self.confirm || (has(self.loadgen) ? !has(self.loadgen.rate) : !has(self.memtier) || !has(self.memtier.rateLimit))")
+        .message("confirm is for a closed loop: with loadgen.rate or memtier.rateLimit the load sends no more over twice the connections; leave confirm or the rate out")
+        .field_path(".confirm"),
+    validation = Rule::new("!has(self.confirm) || !self.confirm || (has(self.loadgen) ? has(self.loadgen.duration) : !has(self.memtier) || has(self.memtier.testTime))")
+        .message("confirm measures for up to 10 s, not for a number of requests: set loadgen.duration or memtier.testTime")
+        .field_path(".confirm"),
+    validation = Rule::new("!has(self.confirm) || !self.confirm || (has(self.loadgen) ? self.loadgen.connectionsPerThread : has(self.memtier) ? self.memtier.connectionsPerThread : 0) <= 5000")
+        .message("confirm doubles connectionsPerThread, which is at most 10000: set it to at most 5000, or leave confirm out")
+        .field_path(".confirm"),
 )]
 pub struct PhaseSpec {
     /// Name of the phase, unique in the run, such as read: at most 20 characters of a-z, 0-9 and -,
@@ -256,6 +271,12 @@ pub struct PhaseSpec {
     /// `{raise: Connections, to: 512, until: {p99: 1ms}}`. The phase's figures are those at the value
     /// that was found.
     pub search: Option<SearchSpec>,
+    /// After the last repetition, measure once more with twice the connections per thread, for at most
+    /// 10 s, to see whose limit the throughput was: the server's, or that of so few connections. For
+    /// closed loops of memtier and loadgen with a duration. No figure contains that point. Defaults to
+    /// false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirm: bool,
     /// Read the servers' memory again some time after the phase, such as `{settle: 60s}`. If omitted,
     /// only right after the phase.
     pub memory: Option<MemorySpec>,
@@ -488,7 +509,7 @@ pub struct BenchmarkRunSpec {
     /// Longest time that the run may take, such as 30s, 5m or 1h30m, without the wait for other runs.
     /// At least the warmup, duration and settle time of all phases times repetitions; bullmq in mode
     /// Published with readers counts warmup and duration twice, and a search, which takes up to 24
-    /// times as long, counts one point. A warm-up by default takes its time too, but nothing checks that
+    /// times as long, counts one point, and the point of `confirm` counts nothing. A warm-up by default takes its time too, but nothing checks that
     /// before the run. Defaults to 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,

@@ -37,8 +37,9 @@ export const LIMITERS: ValueMapping[] = [
       Client: { color: BAD, index: 1 },
       Network: { color: DOUBTFUL, index: 2 },
       Rate: { text: "Declared rate", color: "blue", index: 3 },
-      NothingFound: { text: "Nothing found", color: NEUTRAL, index: 4 },
-      Unknown: { color: NEUTRAL, index: 5 },
+      Connections: { text: "Too few connections", color: DOUBTFUL, index: 4 },
+      NothingFound: { text: "Nothing found", color: NEUTRAL, index: 5 },
+      Unknown: { color: NEUTRAL, index: 6 },
     },
   },
 ];

@@ -292,6 +292,10 @@ pub struct PhaseLimit {
     /// The bottleneck with its evidence.
     #[serde(flatten)]
     pub limited_by: LimitedBy,
+    /// What a point with twice the connections showed of it, in one sentence; omitted if none was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<String>,
 }
 
 /// Latency by percentile.

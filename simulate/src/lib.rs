@@ -3,6 +3,7 @@
 //! numbers out.
 
 pub mod comparisons;
+pub mod confirmations;
 pub mod history;
 pub mod open_loop;
 pub mod search;
@@ -52,6 +53,7 @@ pub fn all(cases: usize) -> Vec<Property> {
     let mut all = open_loop::properties(cases);
     all.extend(steadiness::properties(cases));
     all.extend(comparisons::properties(cases));
+    all.extend(confirmations::properties(cases));
     all.extend(search::properties(cases));
     all.extend(history::properties(cases));
     all

@@ -3,6 +3,7 @@
 
 pub mod commands;
 pub mod complaints;
+pub mod confirmation;
 pub mod counters;
 pub mod limits;
 pub mod schedule;

@@ -13,7 +13,7 @@ pub mod ranges;
 pub mod result;
 pub mod stored;
 
-pub use judged::{commands, complaints, counters, schedule, thresholds, verdict};
+pub use judged::{commands, complaints, confirmation, counters, schedule, thresholds, verdict};
 pub use measured::{histogram, latency_series, live, memory, observed, statistics, usage};
 pub use protocol::signing;
 pub use result::search;

@@ -93,6 +93,7 @@ mod tests {
                 verdict: Some(dragstrip_crds::run::Verdict::Valid),
                 reasons: vec![],
                 limited_by: None,
+                confirmation: None,
                 metrics: vec![],
                 batches: None,
                 schedule: None,

@@ -40,7 +40,7 @@ const SHOW_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// The next step of `run` at `now`: the first row that applies.
 pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
-    let place = place(run, |index| outcome(&observed.attempts[index]));
+    let place = place(run, |index| outcome(&observed.attempts[index]).for_run(&run.attempts[index]));
     match (place, observed) {
         // The cause of a recorded failure may be gone with what was cleaned up.
         (_, Observed { ended: Some(failure), .. }) => Step::Finish(Ending::Failed(failure.clone())),

@@ -37,12 +37,19 @@ impl Outcome {
             Some(_) => Self::Failed,
         }
     }
+
+    /// What it means for the run if it is that of `attempt`: a point that only confirms a limit fails
+    /// nothing, and nothing is measured again for it.
+    #[must_use]
+    pub fn for_run(self, attempt: &Attempt) -> Self {
+        if attempt.confirms() && self != Self::Open { Self::Good } else { self }
+    }
 }
 
 /// The outcome of `attempt`, whose result may be among those `stored`.
 fn outcome(attempt: &Attempt, stored: &BTreeMap<String, StoredResult>) -> Outcome {
     let failure = |result: &StoredResult| Outcome::of_failure(result.failure.as_ref());
-    stored.get(&attempt.name).map_or(Outcome::Open, failure)
+    stored.get(&attempt.name).map_or(Outcome::Open, failure).for_run(attempt)
 }
 
 /// How far a run came.
@@ -149,7 +156,8 @@ pub fn counted<'a>(
 ) -> impl Iterator<Item = (&'a Attempt, &'a RepetitionResult)> {
     let result = |attempt: &Attempt| stored.get(&attempt.name);
     let lost = move |attempt: &Attempt| {
-        result(attempt).is_some_and(|it| Outcome::of_failure(it.failure.as_ref()) == Outcome::Lost)
+        let outcome = |it: &RepetitionResult| Outcome::of_failure(it.failure.as_ref()).for_run(attempt);
+        result(attempt).is_some_and(|it| outcome(it) == Outcome::Lost)
     };
     complete(run, lost)
         .filter_map(move |attempt| Some((attempt, result(attempt)?)))
@@ -163,7 +171,7 @@ pub fn retried<'a>(
 ) -> impl Iterator<Item = (&'a Attempt, &'a PodFailure)> {
     run.attempts.iter().enumerate().filter_map(|(index, attempt)| {
         let failure = stored.get(&attempt.name)?.failure.as_ref()?;
-        let lost = Outcome::of_failure(Some(failure)) == Outcome::Lost;
+        let lost = Outcome::of_failure(Some(failure)).for_run(attempt) == Outcome::Lost;
         (lost && again(run, index, attempt).is_some()).then_some((attempt, failure))
     })
 }

@@ -2,6 +2,7 @@
 //! and with their spread. Pure.
 
 use super::{
+    confirm::confirmed,
     decide::{step::Step, too_variable},
     merge::add_schedules,
     plan::counted,
@@ -222,6 +223,7 @@ fn phase(
         repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
         verdict: Some(verdict::worst(&reasons)),
         limited_by: limited_by(&results),
+        confirmation: None,
         metrics: metrics(&results),
         batches: results.last().and_then(|last| last.batches.clone()),
         schedule: schedule(&results),
@@ -244,10 +246,13 @@ fn phase(
 /// nor are those that a lost measurement had before it was lost.
 pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Vec<PhaseStatus> {
     let counted: Vec<_> = counted(run, stored).collect();
+    let figures = counted.iter().filter(|(attempt, _)| !attempt.confirms());
     let of = |declared: &PhaseSpec| {
         let own: Vec<_> =
-            counted.iter().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
-        let Some(search) = &declared.search else { return phase(run, declared, &own) };
+            figures.clone().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
+        let Some(search) = &declared.search else {
+            return phase(run, declared, &own).map(|phase| confirmed(run, declared, stored, phase));
+        };
         let found = searched(search, &own);
         let mut phase = phase(run, declared, &found.shown)?;
         phase.search = Some(with_figures(found.status, &phase.operations));

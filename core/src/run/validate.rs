@@ -5,11 +5,14 @@ pub(super) mod attempt;
 mod rules;
 mod thresholds;
 
-use super::search::point::{Point, points};
+use super::{
+    confirm::doubled,
+    search::point::{Point, points},
+};
 use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
 use attempt::count;
 pub use attempt::{Attempt, Invalid, ValidatedRun};
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec, units::Warmup};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec, units::Warmup, workload::ToolSpec};
 use jiff::Timestamp;
 use kube::ResourceExt;
 pub use rules::{protocol, unsuitable};
@@ -47,21 +50,33 @@ fn attempts(run: &BenchmarkRun) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     for repetition in 1..=count(spec.repetitions) {
         for measurement in 1..=measurements {
-            for (phase_index, (phase, tool)) in phases.iter().enumerate() {
+            let attempt = |phase_index: usize, tool: &Arc<ToolSpec>, place: String, point: Option<Point>| {
+                let phase = &phases[phase_index].0;
+                Attempt {
+                    phase_index,
+                    phase: phase.name.clone(),
+                    declared: Arc::clone(phase),
+                    repetition,
+                    measurement,
+                    name: format!("{name}-{}-{place}{}", phase.name, suffix(measurement)),
+                    tool: Arc::clone(tool),
+                    pods: count(spec.clients.pods),
+                    point,
+                    skipped: false,
+                }
+            };
+            for (index, (phase, tool)) in phases.iter().enumerate() {
                 attempts.extend(points(phase).into_iter().map(|point| {
                     let of_search = point.as_ref().map(Point::suffix).unwrap_or_default();
-                    Attempt {
-                        phase_index,
-                        phase: phase.name.clone(),
-                        declared: Arc::clone(phase),
-                        repetition,
-                        measurement,
-                        name: format!("{name}-{}-{repetition}{of_search}{}", phase.name, suffix(measurement)),
-                        tool: Arc::clone(tool),
-                        pods: count(spec.clients.pods),
-                        point,
-                        skipped: false,
-                    }
+                    attempt(index, tool, format!("{repetition}{of_search}"), point)
+                }));
+            }
+            // After all phases: each of them needs the data as the one before it leaves them.
+            for (index, (phase, _)) in phases.iter().enumerate() {
+                attempts.extend(doubled(phase).map(|(tool, connections)| {
+                    let point = Point { number: 1, share: None, value: Some(connections) };
+                    let all = attempt(index, &Arc::new(tool), format!("x{repetition}"), Some(point));
+                    Attempt { skipped: repetition < count(spec.repetitions), ..all }
                 }));
             }
         }
@@ -108,6 +123,11 @@ pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
     rules::problem(spec).or_else(|| thresholds::problem(spec))
 }
 
+/// How many attempts one measurement has of `phase`.
+fn per_measurement(phase: &PhaseSpec) -> usize {
+    points(phase).len() + usize::from(doubled(phase).is_some())
+}
+
 /// Checks the complete run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     if let Some(problem) = problem(&run.spec) {
@@ -127,7 +147,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         spec: run.spec.clone(),
         spec_hash,
         default_warmups,
-        per_measurement: run.spec.phases.iter().map(|phase| points(phase).len()).sum::<usize>().max(1),
+        per_measurement: run.spec.phases.iter().map(per_measurement).sum::<usize>().max(1),
         attempts: attempts(run),
     })
 }

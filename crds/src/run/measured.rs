@@ -141,6 +141,25 @@ pub struct RepetitionStatus {
     pub reasons: Vec<String>,
 }
 
+/// What one more point with twice the connections showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfirmationStatus {
+    /// Connections per thread of the point.
+    pub connections_per_thread: u64,
+    /// Its throughput, in operations per second.
+    pub operations_per_second: f64,
+    /// By which share that is more than the mean of the repetitions; negative if it is less.
+    pub gain: f64,
+    /// The gain that noise may explain: the larger of 0.05 and 3 coefficients of variation of the
+    /// repetitions. The server had room if the gain is larger.
+    pub explained_by_noise: f64,
+    /// What follows from it, in one sentence.
+    pub message: String,
+    /// ConfigMap with the full result.
+    pub config_map: String,
+}
+
 /// A repetition that was lost and measured again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -177,6 +196,8 @@ pub struct PhaseStatus {
     pub reasons: Vec<VerdictReason>,
     /// What limited the throughput, in most of the repetitions.
     pub limited_by: Option<LimitedBy>,
+    /// What the point of `confirm` showed of that limit; omitted if none was measured.
+    pub confirmation: Option<ConfirmationStatus>,
     /// Figures of the tool's own, mean over repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,

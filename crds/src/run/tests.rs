@@ -50,9 +50,18 @@ fn with(change: impl FnOnce(&mut Value)) -> Value {
     spec
 }
 
+/// A run whose phase has this `loadgen` and a confirmation.
+fn confirming(loadgen: Value, change: impl FnOnce(&mut Value)) -> Value {
+    let mut spec = good();
+    spec["phases"][0] = json!({"name": "read", "confirm": true, "loadgen": loadgen});
+    change(&mut spec);
+    spec
+}
+
 #[test]
 fn a_plain_run_is_admitted() {
     assert_eq!(refusal(good()), "");
+    assert_eq!(refusal(confirming(json!({"duration": "10s", "connectionsPerThread": 5000}), |_| ())), "");
 }
 
 #[test]
@@ -121,6 +130,42 @@ fn each_mistake_is_refused_with_its_remedy() {
                     json!({"raise": "Connections", "to": 512, "until": {"p99": "1ms"}});
             }),
             "a phase without search",
+        ),
+        (
+            "a confirmation of a search",
+            confirming(json!({"duration": "10s"}), |s| {
+                s["phases"][0]["search"] =
+                    json!({"raise": "Connections", "to": 512, "until": {"p99": "1ms"}});
+            }),
+            "confirm is for a phase that measures one value",
+        ),
+        (
+            "a confirmation of an open loop",
+            confirming(json!({"duration": "10s", "rate": {"operationsPerSecond": 1000}}), |_| ()),
+            "leave confirm or the rate out",
+        ),
+        (
+            "a confirmation of a number of requests",
+            confirming(json!({"requestsPerConnection": 1000}), |_| ()),
+            "set loadgen.duration or memtier.testTime",
+        ),
+        (
+            "a confirmation with more connections than there may be",
+            confirming(json!({"duration": "10s", "connectionsPerThread": 5001}), |_| ()),
+            "set it to at most 5000",
+        ),
+        (
+            "a confirmation of a client library",
+            confirming(json!({"duration": "10s", "client": "Fred", "library": {}}), |_| ()),
+            "declare a phase with more of them",
+        ),
+        (
+            "a confirmation of memtier at a rate",
+            with(|s| {
+                let memtier = json!({"testTime": "10s", "rateLimit": 100});
+                s["phases"][0] = json!({"name": "read", "confirm": true, "memtier": memtier});
+            }),
+            "leave confirm or the rate out",
         ),
         ("no target", with(|s| s["target"] = json!({})), "target needs exactly one of"),
         (

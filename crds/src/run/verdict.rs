@@ -194,6 +194,8 @@ pub enum Limiter {
     Network,
     /// The declared rate of the load.
     Rate,
+    /// The number of the clients' connections: with twice as many the server did more.
+    Connections,
     /// No bottleneck was found.
     NothingFound,
     /// The server looked busy, but its CPU time contains waiting for work, and nothing else was at its
@@ -205,7 +207,7 @@ pub enum Limiter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitedBy {
-    /// Server, Client, Network, Rate, NothingFound or Unknown.
+    /// Server, Client, Network, Rate, Connections, NothingFound or Unknown.
     pub by: Limiter,
     /// The evidence in one sentence.
     pub evidence: String,

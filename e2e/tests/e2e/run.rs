@@ -3,6 +3,7 @@
 mod apiserver_writes;
 mod bad_input;
 mod clients;
+mod confirm;
 mod endings;
 mod external;
 mod held_up;

@@ -52,7 +52,12 @@ fn reasons(status: &BenchmarkRunStatus) -> Vec<PhaseReason> {
 
 fn limits(status: &BenchmarkRunStatus) -> Vec<PhaseLimit> {
     let of = status.phases.iter().filter_map(|phase| Some((phase, phase.limited_by.as_ref()?)));
-    of.map(|(phase, limit)| PhaseLimit { phase: phase.name.clone(), limited_by: limit.clone() }).collect()
+    of.map(|(phase, limit)| PhaseLimit {
+        phase: phase.name.clone(),
+        limited_by: limit.clone(),
+        confirmation: phase.confirmation.as_ref().map(|confirmed| confirmed.message.clone()),
+    })
+    .collect()
 }
 
 /// The curves of each phase and operation over all repetitions, except those with damaged

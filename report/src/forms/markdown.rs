@@ -4,7 +4,7 @@
 mod escape;
 mod parts;
 
-use super::words::{baseline_name, difference, leaders, summary, troubles, unsteady};
+use super::words::{baseline_name, confirmations, difference, leaders, summary, troubles, unsteady};
 use crate::{
     document::Document,
     tables::{Grid, Style, all_figures, conditions, listings, pivot_grids},
@@ -90,6 +90,7 @@ fn notes(document: &Document) -> impl Iterator<Item = Part> {
     let all = [
         list("Runs that are not Valid", &mut troubles(document).into_iter()),
         list("Not steady", &mut unsteady(document).into_iter()),
+        list("Confirmed limits", &mut confirmations(document).into_iter()),
         list("Differences from the baseline", &mut { differences }),
         list("Notes", &mut document.all_notes().cloned().chain(method)),
     ];

@@ -1,6 +1,6 @@
 //! The report for terminals. Pure.
 
-use super::words::{baseline_name, difference, leaders, summary, troubles, unsteady};
+use super::words::{baseline_name, confirmations, difference, leaders, summary, troubles, unsteady};
 use crate::{
     document::Document,
     tables::{Grid, Item, Kind, Style, listings, pivot_grids},
@@ -32,6 +32,7 @@ pub fn render(document: &Document) -> String {
     parts.push(lines("differs: ", differences.map(difference)));
     parts.push(lines("", troubles(document).into_iter()));
     parts.push(lines("not steady: ", unsteady(document).into_iter()));
+    parts.push(lines("confirmed: ", confirmations(document).into_iter()));
     parts.push(lines("note: ", document.all_notes().cloned()));
     parts.push(lines("", baseline.into_iter().map(|baseline| baseline.method.clone())));
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -108,6 +109,24 @@ mod tests {
         assert!(markdown.contains("**Not steady**") && markdown.contains("7 s to 10 s"), "{markdown}");
         document.runs[1].timelines = vec![unsteady(); 20];
         assert!(render(&document).contains("not steady: 8 more findings"), "{}", render(&document));
+    }
+
+    #[test]
+    fn what_a_point_with_twice_the_connections_showed_is_one_sentence_in_every_form() {
+        let mut document = suite();
+        let sentence = "twice the connections (2 per thread) changed throughput by +80.0 %";
+        let limit = serde_json::json!({"phase": "read", "by": "Connections", "evidence": "", "confirmation": sentence});
+        document.runs[0].limited_by = vec![serde_json::from_value(limit).unwrap()];
+        let line = format!("{}, read: {sentence}", document.runs[0].name);
+        let text = render(&document);
+        assert!(text.contains(&format!("confirmed: {line}\n")), "{text}");
+        let markdown = crate::forms::markdown::render(&document);
+        assert!(
+            markdown.contains("**Confirmed limits**") && markdown.contains("changed throughput"),
+            "{markdown}"
+        );
+        let page = crate::forms::html::render(&document);
+        assert!(page.contains(sentence), "the page has no sentence");
     }
 
     #[test]

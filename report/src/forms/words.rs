@@ -2,7 +2,7 @@
 
 use crate::{
     compare,
-    document::{BaselineHead, Difference, Document, Row, RunRecord, Timeline},
+    document::{BaselineHead, Difference, Document, PhaseLimit, Row, RunRecord, Timeline},
     figures::{heading, spread},
     select::{grouped, headline, phase_label, phases, totals, varied_axes},
     tables::word,
@@ -183,8 +183,27 @@ fn leading(document: &Document, rows: &[&Row]) -> Option<String> {
     Some(format!("{label}: no clear {word} of {of} by {unit}: {names}{more} are not distinguishable"))
 }
 
-/// More lines about steadiness would hide what else a text says.
-const MOST_UNSTEADY: usize = 12;
+/// More lines about single runs would hide what else a text says.
+const MOST_LINES: usize = 12;
+
+/// At most `MOST_LINES` of `lines`, and how many more of `what` there are.
+fn first(mut lines: Vec<String>, what: &str) -> Vec<String> {
+    let more = lines.len().saturating_sub(MOST_LINES);
+    lines.truncate(MOST_LINES);
+    lines.extend((more > 0).then(|| format!("{more} more {what}: the JSON report has them")));
+    lines
+}
+
+/// What points with twice the connections showed, run by run.
+pub fn confirmations(document: &Document) -> Vec<String> {
+    let of_run = |run: &RunRecord| {
+        let line = |limit: &PhaseLimit| {
+            Some(format!("{}, {}: {}", run.name, limit.phase, limit.confirmation.as_ref()?))
+        };
+        run.limited_by.iter().filter_map(line).collect::<Vec<_>>()
+    };
+    first(document.runs.iter().flat_map(of_run).collect(), "points")
+}
 
 /// Each finding about a part of a repetition's time, in one line.
 pub fn unsteady(document: &Document) -> Vec<String> {
@@ -201,11 +220,7 @@ pub fn unsteady(document: &Document) -> Vec<String> {
         };
         findings.map(line).collect::<Vec<_>>()
     };
-    let mut lines: Vec<String> = document.runs.iter().flat_map(of_run).collect();
-    let more = lines.len().saturating_sub(MOST_UNSTEADY);
-    lines.truncate(MOST_UNSTEADY);
-    lines.extend((more > 0).then(|| format!("{more} more findings: the JSON report has them")));
-    lines
+    first(document.runs.iter().flat_map(of_run).collect(), "findings")
 }
 
 /// What happened and when, such as `stall from 3 s to 4 s and 7 s to 10 s`.

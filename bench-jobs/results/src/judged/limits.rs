@@ -58,6 +58,12 @@ pub const VARIANCE: f64 = 0.05;
 /// Repetitions from which on their spread says anything.
 pub const LEAST_REPETITIONS: u32 = 3;
 
+/// Gain of throughput with twice the connections that shows room: a server at its limit may do a little
+/// more for larger batches.
+pub const GAIN: f64 = 0.05;
+/// Coefficients of variation of the repetitions that such a gain must exceed as well (docs/statistics.md).
+pub const GAIN_DEVIATIONS: f64 = 3.0;
+
 /// Share of its CPU limit from which on a container is at it.
 pub const AT_CPU_LIMIT: f64 = 0.9;
 /// Share of the time for which its CPU limit holds a container back that is at it.

@@ -100,9 +100,10 @@ fn placed(results: &Results) -> Vec<Placed> {
 
 /// Reasons of the results that failed and were not measured again.
 pub(super) fn refused(run: &ValidatedRun, results: &Results) -> Vec<VerdictReason> {
-    let again: Vec<&str> = plan::lost_and_measured_again(run, results).collect();
+    let confirming = run.attempts.iter().filter(|attempt| attempt.confirms()).map(|one| one.name.as_str());
+    let without: Vec<&str> = plan::lost_and_measured_again(run, results).chain(confirming).collect();
     let failed =
-        results.iter().filter(|(name, result)| result.failure.is_some() && !again.contains(&name.as_str()));
+        results.iter().filter(|(name, result)| result.failure.is_some() && !without.contains(&name.as_str()));
     failed.flat_map(|(_, result)| result.reasons.clone()).collect()
 }
 

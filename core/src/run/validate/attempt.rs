@@ -35,19 +35,25 @@ pub struct Attempt {
     pub tool: Arc<ToolSpec>,
     /// How many client pods load together.
     pub pods: u32,
-    /// Which point of its phase's search it is.
+    /// Which point of its phase's search it is, or the point that confirms a limit.
     pub point: Option<Point>,
-    /// Whether nothing is measured: its search has ended without it.
+    /// Whether nothing is measured: its search has ended without it, or it is for the last repetition.
     pub skipped: bool,
 }
 
 impl Attempt {
+    /// Whether it only confirms what limited its phase: it is in no figure and fails no run.
+    pub fn confirms(&self) -> bool {
+        self.point.is_some() && self.declared.search.is_none()
+    }
+
     /// Its point and its measurement, for people: `, point 5 (16 connections per thread), measurement 2`.
     pub fn details(&self) -> String {
         let point = self.point.as_ref().zip(self.declared.search.as_ref());
         let point = point.map(|(point, search)| format!(", {}", point.reported(search.raise)));
+        let confirms = self.confirms().then(|| ", with twice the connections".to_owned());
         let again = (self.measurement > 1).then(|| format!(", measurement {}", self.measurement));
-        point.unwrap_or_default() + &again.unwrap_or_default()
+        point.or(confirms).unwrap_or_default() + &again.unwrap_or_default()
     }
 }
 
@@ -95,7 +101,7 @@ impl ValidatedRun {
 
     /// How long after the load of `attempt` its servers' memory is read once more, in seconds.
     pub fn settle_seconds(&self, attempt: &Attempt) -> Option<f64> {
-        attempt.declared.memory.as_ref().map(|memory| memory.settle.seconds())
+        attempt.declared.memory.as_ref().filter(|_| !attempt.confirms()).map(|memory| memory.settle.seconds())
     }
 
     /// Whether the attempt with `index` is the first of its measurement.

@@ -132,7 +132,11 @@ fn suite_run(
         ));
         let by = if cell.values[0] == "1" { Limiter::Server } else { Limiter::Client };
         let evidence = format!("{by} CPUs were busy to 98.7 %");
-        run.limited_by.push(PhaseLimit { phase: phase.to_owned(), limited_by: LimitedBy { by, evidence } });
+        run.limited_by.push(PhaseLimit {
+            phase: phase.to_owned(),
+            limited_by: LimitedBy { by, evidence },
+            confirmation: None,
+        });
     }
     (run, measured)
 }
@@ -284,6 +288,7 @@ pub fn search() -> Document {
                 by: Limiter::Server,
                 evidence: "server CPUs were busy to 99.1 %".to_owned(),
             },
+            confirmation: None,
         }],
         started_at: started(0),
         finished_at: started(3),

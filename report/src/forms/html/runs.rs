@@ -25,6 +25,7 @@ fn line(document: &Document, run: &RunRecord) -> Markup {
     let evidence =
         run.limited_by.iter().map(|limit| format!("{}: {}", limit.phase, limit.limited_by.evidence));
     let limiters = distinct(run.limited_by.iter().map(|limit| limit.limited_by.by.to_string()));
+    let confirmed = run.limited_by.iter().any(|limit| limit.confirmation.is_some());
     let times = run.started_at.zip(run.finished_at);
     html! {
         tr class=[unusable.then_some("struck")] {
@@ -39,7 +40,12 @@ fn line(document: &Document, run: &RunRecord) -> Markup {
                     p { b { (reason.reason.reason) } " in " (reason.phase) ": " (reason.reason.message) }
                 }
             }
-            td { span title=(evidence.collect::<Vec<_>>().join("\n")) { (limiters.join(", ")) } }
+            td class=[confirmed.then_some("text")] {
+                span title=(evidence.collect::<Vec<_>>().join("\n")) { (limiters.join(", ")) }
+                @for limit in &run.limited_by {
+                    @if let Some(sentence) = &limit.confirmation { p { b { (limit.phase) } ": " (sentence) } }
+                }
+            }
             td { @if let Some(started) = run.started_at { (started.strftime("%F %T")) "Z" } }
             td class="n" { @if let Some((start, end)) = times { (end.as_second() - start.as_second()) } }
         }
