@@ -47,11 +47,13 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
         runs,
         variants,
         axes: input.axes,
+        rules: input.rules,
         ..Document::default()
     };
     compare::mark_outliers(&mut document.rows);
     if let Some(baseline) = &input.baseline {
-        compare::compare(&mut document, entries, baseline, &input.rules);
+        let rules = document.rules.clone();
+        compare::compare(&mut document, entries, baseline, &rules);
     }
     document.thresholds = thresholds::evaluate(&input.thresholds, &document);
     document

@@ -33,6 +33,7 @@ const PUBLISHED: &str = "Published figures count as exact: a ratio has the 95 % 
 /// Compare every row of `document` with its counterpart in `baseline`, and add the baseline to
 /// the document.
 pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &BaselineInput, rules: &Rules) {
+    document.rules.clone_from(rules);
     // Only combinations of the same suite share blocks.
     let in_blocks = rules.in_blocks && matches!(baseline, BaselineInput::Variant(_));
     let rules = &Rules { in_blocks, ..rules.clone() };

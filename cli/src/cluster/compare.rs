@@ -132,13 +132,15 @@ fn compared(
             let declared =
                 Input { variants: here.variants.clone(), axes: here.axes.clone(), ..Input::default() };
             let table = gather::published(&declared, name, &text)?;
-            dragstrip_report::compare(&mut here, &Vec::new(), &table, rules);
+            let rules = with(here.rules.clone(), rules);
+            dragstrip_report::compare(&mut here, &Vec::new(), &table, &rules);
             Ok(here)
         }
         (there, here) => {
             let (entries, own) = match &here {
                 Source::Measured(input) => (input.entries.clone(), input.rules.clone()),
-                _ => (Vec::new(), Rules::default()),
+                Source::Made(document) => (Vec::new(), document.rules.clone()),
+                Source::Published(_) => (Vec::new(), Rules::default()),
             };
             let mut here = made(here);
             let there = made(there);

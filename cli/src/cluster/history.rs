@@ -120,8 +120,9 @@ fn of_files(files: &[String]) -> Result<History, Error> {
         }
     };
     let rounds = files.iter().map(round).collect::<Result<Vec<_>, _>>()?;
-    let title = rounds.last().map(|round| round.report.title.clone()).unwrap_or_default();
-    Ok(history(&title, &rounds, &Rules::default()))
+    let last = rounds.last().map(|round| &round.report);
+    let (title, rules) = last.map(|report| (report.title.clone(), report.rules.clone())).unwrap_or_default();
+    Ok(history(&title, &rounds, &rules))
 }
 
 /// 0 if nothing is worse than its anchor, 1 if something is, 2 if there are too few rounds to know.

@@ -1,10 +1,7 @@
 //! Names the best of several combinations, but only where comparisons call it. Pure.
 
 use super::{limits, pair};
-use crate::{
-    document::{Document, Row},
-    input::Rules,
-};
+use crate::document::{Document, Row};
 use dragstrip_crds::suite::ComparisonVerdict;
 
 /// The best of several rows, and those that cannot be distinguished from it.
@@ -33,7 +30,7 @@ pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>>
     }
     let (best, others) = ranked.split_first().filter(|(_, others)| !others.is_empty())?;
     let called = |other: &Row| {
-        let better = pair::with_measured(best, other, &Rules::default())
+        let better = pair::with_measured(best, other, &document.rules)
             .is_ok_and(|found| found.verdict == ComparisonVerdict::Better);
         better && !limits::by_both_clients(document, best, other)
     };
@@ -44,7 +41,8 @@ pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Sample;
+    use crate::{document::Sample, input::Rules};
+    use dragstrip_crds::{suite::Margin, thresholds::MetricName};
     use dragstrip_results::statistics::spread;
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, Normal};
@@ -93,6 +91,23 @@ mod tests {
         }
         assert_eq!(names(&less).0, ["slow"], "less is better");
         assert_eq!(leaders(&Document::default(), &[&fast]), None, "nothing to compare with");
+    }
+
+    #[test]
+    fn the_rules_of_the_comparison_hold_for_the_best_too() {
+        let drifting =
+            [row("fast", &[110.0, 121.0, 132.0, 143.0]), row("slow", &[100.0, 110.0, 120.0, 130.0])];
+        let rows: Vec<&Row> = drifting.iter().collect();
+        let best = |rules| {
+            let document = Document { rules, ..Document::default() };
+            leaders(&document, &rows).unwrap().first.len() == 1
+        };
+        assert!(!best(Rules::default()), "the drift hides the difference of separate samples");
+        let in_blocks = || Rules { in_blocks: true, ..Rules::default() };
+        assert!(best(in_blocks()), "each block has the same difference");
+        let share = "0.3".parse().unwrap();
+        let margins = vec![Margin { metric: MetricName::OperationsPerSecond, share }];
+        assert!(!best(Rules { margins, ..in_blocks() }), "10 % is within the declared margin");
     }
 
     #[test]
