@@ -16,6 +16,7 @@ use dragstrip_report::{
     BaselineInput, Input, Rules, build,
     document::{Comparison, Document, Row, RunRecord},
 };
+use dragstrip_results::thresholds::hides;
 use std::{path::Path, process::ExitCode};
 
 #[derive(Debug, Clone, Args)]
@@ -184,7 +185,7 @@ fn failed(document: &Document) -> impl Iterator<Item = &RunRecord> {
 fn is_compared(row: &Row, comparison: &Comparison) -> bool {
     let constant = comparison.difference.low == 0.0 && comparison.difference.high == 0.0;
     let is_throughput = row.metric == MetricName::OperationsPerSecond.to_string();
-    let blind = is_throughput && comparison.ratio.low <= 0.5 && comparison.ratio.high >= 1.0;
+    let blind = is_throughput && hides(&comparison.ratio, 1.0, 0.5);
     comparison.verdict != ComparisonVerdict::NotComparable
         && (comparison.interval_known || constant)
         && !blind

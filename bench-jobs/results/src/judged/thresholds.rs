@@ -83,11 +83,17 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
     (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits.join(" and ")))
 }
 
-/// Whether the interval of `figure` reaches so far beyond a limit that a threshold for significant
-/// differences would pass whatever the truth is.
+/// Whether `figure` is so uncertain that its interval holds `limit` and as much as `factor` times it: it
+/// shows no difference, and could hide one of that factor.
+pub fn hides(figure: &Estimate, limit: f64, factor: f64) -> bool {
+    [limit, limit * factor].iter().all(|value| (figure.low..=figure.high).contains(value))
+}
+
+/// Whether a threshold for significant differences would pass although the truth may be half of its
+/// minimum, or twice its maximum.
 fn is_blind(figure: &Estimate, threshold: &Threshold) -> bool {
-    threshold.minimum.as_ref().is_some_and(|minimum| figure.low < minimum.value() / 2.0)
-        || threshold.maximum.as_ref().is_some_and(|maximum| figure.high > maximum.value() * 2.0)
+    threshold.minimum.as_ref().is_some_and(|minimum| hides(figure, minimum.value(), 0.5))
+        || threshold.maximum.as_ref().is_some_and(|maximum| hides(figure, maximum.value(), 2.0))
 }
 
 fn short(value: f64) -> String {
