@@ -7,7 +7,10 @@ use super::{
     gather::{self, Source},
     results,
 };
-use crate::{manifests::kind::Kind, output::print};
+use crate::{
+    manifests::kind::Kind,
+    output::{format, print},
+};
 use clap::{Args, ValueEnum};
 use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkSuite;
@@ -19,7 +22,10 @@ use dragstrip_report::{
 };
 use jiff::Timestamp;
 use kube::{Api, ResourceExt, api::ListParams};
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
@@ -30,6 +36,9 @@ pub struct Options {
     /// Print the history in this format.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+    /// Write the history to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -53,6 +62,8 @@ pub enum Error {
     Results(#[from] results::Error),
     #[error(transparent)]
     Print(#[from] print::Error),
+    #[error(transparent)]
+    Write(#[from] format::Error),
     #[error("failed to list the rounds of suite {1}")]
     List(#[source] Box<kube::Error>, String),
     #[error("name one suite with a schedule, or files alone")]
@@ -140,11 +151,12 @@ pub async fn show(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCo
         (Some(cluster), [name]) => of_schedule(cluster, name).await?,
         (Some(_), _) => return Err(Error::Mixed),
     };
-    print::print(&match options.format {
+    let output = match options.format {
         Format::Text => text(&history),
         Format::Json => print::json(&history)?,
         Format::Html => html::history(&history),
-    })?;
+    };
+    format::write(&output, options.output_file.as_deref())?;
     let code = exit_code(&history);
     if code == 2 {
         print::warn(&format!(
@@ -205,15 +217,28 @@ mod tests {
         assert_eq!(code(steady().take(5)), 2, "five rounds show nothing");
     }
 
+    #[tokio::test]
+    async fn the_history_is_written_to_the_file_that_is_named() {
+        let (directory, names) = files(std::iter::repeat_n(1000.0, 12));
+        let file = directory.path().join("history.json");
+        show(None, &Options { names, format: Format::Json, output_file: Some(file.clone()) }).await.unwrap();
+        let written = std::fs::read_to_string(file).unwrap();
+        assert!(written.contains("nightly"), "{written}");
+    }
+
     #[test]
     fn files_need_no_cluster_and_a_published_table_is_refused() {
         let (directory, mut files) = files(std::iter::once(1000.0));
         let format = Format::Json;
-        assert!(!needs_cluster(&Options { names: files.clone(), format }));
+        assert!(!needs_cluster(&Options { names: files.clone(), format, output_file: None }));
         let table = directory.path().join("published.csv");
         std::fs::write(&table, "variant,phase,operation,metric,value\n").unwrap();
         files.push(table.display().to_string());
         assert!(matches!(of_files(&files), Err(Error::Table(_))), "a table has no rounds");
-        assert!(needs_cluster(&Options { names: vec!["suite/nightly".to_owned()], format }));
+        assert!(needs_cluster(&Options {
+            names: vec!["suite/nightly".to_owned()],
+            format,
+            output_file: None
+        }));
     }
 }
