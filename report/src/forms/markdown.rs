@@ -7,7 +7,7 @@ mod parts;
 use super::words::{baseline_name, confirmations, difference, leaders, summary, troubles, unsteady};
 use crate::{
     document::Document,
-    tables::{Grid, Style, all_figures, conditions, listings, pivot_grids},
+    tables::{Grid, Style, all_figures, conditions, listings, pivot_grids, saturation},
 };
 use dragstrip_crds::thresholds::MetricName;
 use escape::escaped;
@@ -45,6 +45,7 @@ pub fn render(document: &Document) -> String {
     parts.extend(thresholds(document, true).map(|part| part.folded("Thresholds met")));
     parts.extend(listings(document, &STYLE).iter().map(listing));
     parts.extend(matrices(document));
+    parts.extend(saturation(document).iter().map(listing));
     parts.extend(notes(document));
     for (name, grid) in [
         ("Every figure with its measurements", all_figures(document)),

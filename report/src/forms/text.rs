@@ -3,7 +3,7 @@
 use super::words::{baseline_name, confirmations, difference, leaders, summary, troubles, unsteady};
 use crate::{
     document::Document,
-    tables::{Grid, Item, Kind, Style, listings, pivot_grids},
+    tables::{Grid, Item, Kind, Style, listings, pivot_grids, saturation},
 };
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::thresholds::MetricName;
@@ -25,7 +25,9 @@ pub fn render(document: &Document) -> String {
     let mut parts =
         vec![format!("{}: {}{}\n", document.title, summary(document), compared.unwrap_or_default())];
     parts.push(lines("", leaders(document).into_iter()));
-    parts.extend(listings(document, &STYLE).iter().chain(&pivot_grids(document)).map(table));
+    parts.extend(
+        [listings(document, &STYLE), pivot_grids(document), saturation(document)].iter().flatten().map(table),
+    );
     let missed = document.thresholds.iter().filter(|row| !row.met);
     parts.push(lines("threshold not met: ", missed.map(|row| row.message.clone())));
     let differences = baseline.into_iter().flat_map(|baseline| &baseline.differences);
