@@ -509,8 +509,8 @@ pub struct BenchmarkRunSpec {
     /// Longest time that the run may take, such as 30s, 5m or 1h30m, without the wait for other runs.
     /// At least the warmup, duration and settle time of all phases times repetitions; bullmq in mode
     /// Published with readers counts warmup and duration twice, and a search, which takes up to 24
-    /// times as long, counts one point, and the point of `confirm` counts nothing. A warm-up by default takes its time too, but nothing checks that
-    /// before the run. Defaults to 30m.
+    /// times as long, counts one point, and the point of `confirm` counts nothing. A warm-up by default
+    /// takes its time too, but nothing checks that before the run. Defaults to 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,
     /// Levels and limits of checks, such as
