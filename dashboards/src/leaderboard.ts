@@ -143,6 +143,11 @@ function history() {
     keyed(PHASE, ["line"], `label_join(${throughputs}, "line", ", ", "engine", "phase")`),
     keyed(PHASE, [], usable(ended(PHASES))),
   ];
+  return overTime(about, queries);
+}
+
+/** Points of the first query at the times of the second, in milliseconds, with a line for each label `line`. */
+function overTime(about: About, queries: string[]) {
   const [values, times] = [valueField(0, queries.length), valueField(1, queries.length)];
   return timeSeries(about, [24, 8], queries.map(rows))
     .showPoints(common.VisibilityMode.Always)
@@ -156,6 +161,37 @@ function history() {
       ...pivoted(times, "line", "Ended", values),
       ...converted("Ended", "time"),
     ]);
+}
+
+/** Rounds of schedules: their suites are named after the schedule and the minutes since 1970. */
+const ROUNDS = oneOfEach(
+  ["namespace", "run"],
+  selector("dragstrip_run_info", RUNS.matchers, 'suite=~"$suite"', 'suite=~".+-[0-9]{8}"', 'engine=~"$engine"'),
+);
+
+/** Each combination of a schedule, round by round. */
+function roundsOfSchedules() {
+  const about: About = {
+    title: "Throughput by round of a schedule",
+    unit: "ops",
+    description:
+      "One point for each round of a suite with a schedule: the mean over its repetitions, at the end of the round. A line joins the rounds of one combination and phase; the eight characters stand for the combination, as in the names of its runs. Invalid phases are omitted. Which round changed a level, and with what confidence, is shown by dragstrip history suite/NAME: that needs a t test over the rounds in order, which PromQL does not have.",
+    mayBeEmpty: "no suite has a schedule",
+  };
+  const place = ["namespace", "suite", "engine", "phase", "combination"];
+  const ofRuns = `label_replace(${usable(throughput(PHASES))}, "combination", "$1", "run", ".*-([0-9a-f]{8})-[0-9]+")`;
+  const figures = `avg by (${place.join(", ")}) (${ofRuns} * on (namespace, run) group_left (suite, engine) ${ROUNDS})`;
+  const named = `label_replace(${figures}, "schedule", "$1", "suite", "(.+)-[0-9]{8}")`;
+  const ends = `${selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers)} * on (namespace, run) group_left (suite) ${ROUNDS}`;
+  const queries = [
+    keyed(place, ["line"], `label_join(${named}, "line", ", ", "schedule", "engine", "phase", "combination")`),
+    keyed(
+      place,
+      [],
+      `0 * ${figures} + on (namespace, suite) group_left () 1000 * ${once(["namespace", "suite"], ends)}`,
+    ),
+  ];
+  return overTime(about, queries);
 }
 
 function table() {
@@ -369,6 +405,7 @@ export function leaderboard(): Dashboard {
       .withPanel(table())
       .withRow(heading("Over time"))
       .withPanel(history())
+      .withPanel(roundsOfSchedules())
       .withRow(heading("Active, or without a result"))
       .withPanel(unfinished()),
   );
