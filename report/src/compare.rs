@@ -19,7 +19,8 @@ pub(crate) use verdict::judge;
 
 use crate::{
     document::{BaselineHead, Cell, Comparison, Document, Row},
-    input::{BaselineInput, Entries, Rules},
+    input::{BaselineInput, Entries},
+    rules::Rules,
     select::RowIndex,
 };
 use baseline::{Baseline, Counterpart};

@@ -1,6 +1,6 @@
 //! What a report says, before it takes a form. Its JSON is the JSON report.
 
-use crate::input::Rules;
+use crate::rules::Rules;
 use dragstrip_crds::{
     measured::{Estimate, Spread},
     run::{LimitedBy, NoiseStatus, RunPhase, SearchStatus, Verdict, VerdictReason},
@@ -41,7 +41,7 @@ pub struct Document {
     /// Warnings to the reader, for example that some runs have not finished.
     pub notes: Vec<String>,
     /// How figures are compared.
-    #[serde(default, skip_serializing_if = "Rules::is_default")]
+    #[serde(default)]
     pub rules: Rules,
 }
 

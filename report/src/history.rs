@@ -11,7 +11,7 @@ pub(crate) use text::{confidence, figure_name, round_name, summary};
 use crate::{
     compare::{conditions_between, judge, step},
     document::{AxisHead, Cell, Difference, Document, Row},
-    input::Rules,
+    rules::Rules,
     select::{RowIndex, all_cells},
 };
 use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict, thresholds::MetricName};

@@ -2,18 +2,16 @@
 
 use crate::{
     document::{AxisHead, Cell, Document, VariantHead},
-    figures::default_margin,
     published,
+    rules::Rules,
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite,
-    suite::{Margin, Order, Variant},
+    suite::{Order, Variant},
     thresholds::Threshold,
 };
 use dragstrip_results::result::RepetitionResult;
 use kube::ResourceExt;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// What a report is built from.
@@ -51,32 +49,6 @@ impl Input {
             },
             ..Self::default()
         }
-    }
-}
-
-/// How to compare.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Rules {
-    /// The largest differences that are called none, by metric, where they are not the default.
-    #[serde(default)]
-    pub margins: Vec<Margin>,
-    /// Compare combinations even if they ran under different conditions.
-    #[serde(default)]
-    pub anyway: bool,
-    /// All combinations were measured once before any was measured again: each repetition is a block.
-    #[serde(default)]
-    pub in_blocks: bool,
-}
-
-impl Rules {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(crate) fn margin(&self, metric: &str) -> f64 {
-        let declared = self.margins.iter().find(|margin| margin.metric.to_string() == metric);
-        declared.map_or_else(|| default_margin(metric), |margin| margin.share.value())
     }
 }
 

@@ -2,24 +2,15 @@
 
 use super::validate::attempt::{Attempt, ValidatedRun};
 use dragstrip_crds::{
-    run::{ConfirmationStatus, Limiter, PhaseSpec, PhaseStatus},
+    run::{ConfirmationStatus, LimitedBy, Limiter, PhaseSpec, PhaseStatus},
     units::Period,
     workload::ToolSpec,
 };
-use dragstrip_results::{
-    confirmation::{Gain, resolved},
-    result::RepetitionResult,
-    thresholds::operation,
-};
+use dragstrip_results::{confirmation::Gain, result::RepetitionResult, thresholds::operation};
 use std::collections::BTreeMap;
 
 /// Longest time that the point is measured, in seconds: it shows a gain, and is no figure.
 const LONGEST_SECONDS: u32 = 10;
-
-fn at_most(time: &mut Option<Period>) {
-    let longest = Period::from_seconds(LONGEST_SECONDS);
-    *time = time.take().map(|time| if time.duration() > longest.duration() { longest } else { time });
-}
 
 /// The tool of `phase` with twice the connections per thread, and their number; `None` if the phase
 /// does not declare that point.
@@ -32,8 +23,9 @@ pub fn doubled(phase: &PhaseSpec) -> Option<(ToolSpec, u64)> {
         ToolSpec::Bullmq(_) | ToolSpec::Exec(_) => return None,
     };
     *connections = connections.saturating_mul(2);
-    at_most(time);
     let connections = u64::from(connections.unsigned_abs());
+    let longest = Period::from_seconds(LONGEST_SECONDS);
+    *time = time.take().map(|time| if time.duration() > longest.duration() { longest } else { time });
     Some((tool, connections))
 }
 
@@ -67,7 +59,10 @@ pub fn confirmed(
     let found = phase.limited_by.as_ref().map_or(Limiter::NothingFound, |found| found.by);
     let saturated = result.limited_by.as_ref().is_some_and(|limit| limit.by == Limiter::Client);
     let limiter = gain.limiter(found, saturated);
-    phase.limited_by = phase.limited_by.map(|found| resolved(found, limiter));
+    if let Some(found) = phase.limited_by.as_mut().filter(|found| found.by != limiter) {
+        let evidence = format!("shown by a point with twice the connections; {}", found.evidence);
+        *found = LimitedBy { by: limiter, evidence };
+    }
     phase.confirmation = Some(ConfirmationStatus {
         connections_per_thread: point.value,
         operations_per_second: point.operations_per_second,
@@ -117,7 +112,7 @@ mod tests {
             let mut result = merge(attempt, attempt.pods, vec![pod]);
             if result.failure.is_none() {
                 let evidence = "server thread at 97 %, or waiting".to_owned();
-                result.limited_by = Some(dragstrip_crds::run::LimitedBy { by: Limiter::Unknown, evidence });
+                result.limited_by = Some(LimitedBy { by: Limiter::Unknown, evidence });
                 result.verdict = Some(Verdict::Valid);
             }
             let failure = result.failure.clone();

@@ -123,11 +123,6 @@ pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
     rules::problem(spec).or_else(|| thresholds::problem(spec))
 }
 
-/// How many attempts one measurement has of `phase`.
-fn per_measurement(phase: &PhaseSpec) -> usize {
-    points(phase).len() + usize::from(doubled(phase).is_some())
-}
-
 /// Checks the complete run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     if let Some(problem) = problem(&run.spec) {
@@ -136,6 +131,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     let spec_hash = spec_hash(&run.spec);
     let default_warmups = default_warmups(run);
     let run = &warmed_up(run, &default_warmups);
+    let attempts = attempts(run);
     Ok(ValidatedRun {
         holder: Holder {
             namespace: run.namespace().ok_or(Invalid::Incomplete("namespace"))?,
@@ -147,8 +143,12 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         spec: run.spec.clone(),
         spec_hash,
         default_warmups,
-        per_measurement: run.spec.phases.iter().map(per_measurement).sum::<usize>().max(1),
-        attempts: attempts(run),
+        per_measurement: attempts
+            .iter()
+            .take_while(|one| (one.repetition, one.measurement) == (1, 1))
+            .count()
+            .max(1),
+        attempts,
     })
 }
 

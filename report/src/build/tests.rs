@@ -2,8 +2,9 @@ use super::*;
 use crate::{
     document::{Row, Timeline},
     forms::text,
-    input::{BaselineInput, Entry, Rules},
+    input::{BaselineInput, Entry},
     published,
+    rules::Rules,
     select::measured_cells,
 };
 use dragstrip_crds::{

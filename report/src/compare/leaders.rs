@@ -41,7 +41,7 @@ pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{document::Sample, input::Rules};
+    use crate::{document::Sample, rules::Rules};
     use dragstrip_crds::{suite::Margin, thresholds::MetricName};
     use dragstrip_results::statistics::spread;
     use rand::{SeedableRng, rngs::StdRng};

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     document::{Comparison, Row},
-    input::Rules,
     published,
+    rules::Rules,
 };
 use dragstrip_crds::{
     measured::{Estimate, Spread},

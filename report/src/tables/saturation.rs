@@ -3,7 +3,7 @@
 use super::grid::{Column, Grid, Item, Kind};
 use crate::{
     document::{Cell, Document, RunRecord, Search},
-    figures::figure,
+    figures::{figure, heading},
     select::{grouped, variants},
 };
 use dragstrip_crds::{measured::LatencySummary, thresholds::MetricName, units::thousands};
@@ -29,7 +29,7 @@ pub struct Curve<'a> {
     pub run: &'a RunRecord,
     pub search: &'a Search,
     pub load: Load,
-    pub points: Vec<(u64, Place)>,
+    pub points: BTreeMap<u64, Place>,
 }
 
 impl Curve<'_> {
@@ -56,8 +56,8 @@ fn of_search<'a>(run: &'a RunRecord, search: &'a Search) -> impl Iterator<Item =
     });
     let each = grouped(rising.chain(shares), |(load, repetition, ..)| (*load, *repetition));
     each.into_iter().map(move |((load, _), measured)| {
-        let points = by_value(measured.iter().map(|(.., value, place)| (*value, *place)));
-        Curve { run, search, load, points: points.into_iter().collect() }
+        let points = by_value(measured.into_iter().map(|(.., value, place)| (value, place)));
+        Curve { run, search, load, points }
     })
 }
 
@@ -83,47 +83,46 @@ pub fn saturation(document: &Document) -> Vec<Grid> {
         let values = several.then_some(&curve.run.cell.values);
         (&curve.search.phase, format!("{:?}", curve.search.found.raise), curve.load, values)
     });
-    let grids = panels.into_iter().map(|((phase, raised, load, values), curves)| {
-        let values = document.axes.iter().zip(values.into_iter().flatten());
-        let panel: String = values.map(|(axis, value)| format!(" {}={value}", axis.name)).collect();
-        let (about, heading) = match load {
-            Load::Rising => (format!("rising {raised}, the knee marked <"), raised),
-            Load::Shares => ("an open loop at shares of the throughput found".to_owned(), "Share".to_owned()),
+    let grids = panels.into_iter().map(|((phase, raised, load, _), curves)| {
+        let (title, first) = match load {
+            Load::Rising => (format!("{phase}: rising {raised}, the knee marked <"), raised),
+            Load::Shares => {
+                (format!("{phase}: open loop at shares of the throughput found"), "Share".to_owned())
+            }
         };
         let cells = grouped(curves, |curve| &curve.run.cell);
-        let name = |cell: &Cell| if several { cell.variant.clone() } else { cell.label(&document.axes) };
-        let grid =
-            |beside: &[(&Cell, Vec<Curve>)]| grid(format!("{phase}{panel}: {about}"), &heading, beside, name);
-        if cells.len() > 1 { cells.chunks(BESIDE).map(grid).collect() } else { Vec::new() }
+        cells
+            .chunks(BESIDE)
+            .filter(|_| cells.len() > 1)
+            .map(|cells| grid(document, &title, &first, cells))
+            .collect::<Vec<_>>()
     });
     grids.flatten().collect()
 }
 
-fn grid(
-    title: String,
-    heading: &str,
-    beside: &[(&Cell, Vec<Curve>)],
-    name: impl Fn(&Cell) -> String,
-) -> Grid {
-    let points = |curves: &[Curve]| by_value(curves.iter().flat_map(|curve| curve.points.iter().copied()));
-    let measured: Vec<_> = beside.iter().map(|(_, curves)| (points(curves), curves)).collect();
-    let of_cell = |(cell, _): &(&Cell, _)| ["Ops/s", "p99 ms"].map(|what| format!("{} {what}", name(cell)));
-    let headings = std::iter::once(heading.to_owned()).chain(beside.iter().flat_map(of_cell));
-    let values: BTreeSet<u64> = measured.iter().flat_map(|(points, _)| points.keys().copied()).collect();
+fn grid(document: &Document, title: &str, first: &str, cells: &[(&Cell, Vec<Curve>)]) -> Grid {
+    let points = |curves: &[Curve]| by_value(curves.iter().flat_map(|curve| curve.points.clone()));
+    let measured: Vec<_> = cells.iter().map(|(_, curves)| (points(curves), curves)).collect();
+    let figures = [MetricName::OperationsPerSecond, MetricName::P99Milliseconds].map(|name| name.to_string());
+    let of_cell = |(cell, _): &(&Cell, _)| {
+        let label = cell.label(&document.axes);
+        figures.each_ref().map(|metric| format!("{label} {}", heading(metric, "")))
+    };
+    let headings = std::iter::once(first.to_owned()).chain(cells.iter().flat_map(of_cell));
     let line = |value: u64| {
-        let shares = beside.iter().flat_map(|(_, curves)| curves).any(|curve| curve.load == Load::Shares);
-        let load = if shares { format!("{:.0} %", f64::from_bits(value) / 1e4) } else { thousands(value) };
-        let figures = measured.iter().flat_map(|(points, curves)| {
+        let of_cell = measured.iter().flat_map(|(points, curves)| {
             let mark = if curves.iter().any(|curve| curve.is_knee(value)) { " <" } else { "" };
             let place = points.get(&value);
-            let rate = place.map(|(rate, _)| figure(&MetricName::OperationsPerSecond.to_string(), *rate));
-            let p99 = place.map(|(_, p99)| figure(&MetricName::P99Milliseconds.to_string(), *p99) + mark);
-            [rate, p99].map(Item::or_nothing)
+            let rate = place.map(|(rate, _)| figure(&figures[0], *rate));
+            [rate, place.map(|(_, p99)| figure(&figures[1], *p99) + mark)].map(Item::or_nothing)
         });
-        std::iter::once(Item::text(load)).chain(figures).collect()
+        let shares = measured.iter().flat_map(|(_, curves)| *curves).any(|curve| curve.load == Load::Shares);
+        let load = if shares { format!("{:.0} %", f64::from_bits(value) / 1e4) } else { thousands(value) };
+        std::iter::once(Item::text(load)).chain(of_cell).collect()
     };
+    let values: BTreeSet<u64> = measured.iter().flat_map(|(points, _)| points.keys().copied()).collect();
     Grid {
-        title,
+        title: title.to_owned(),
         columns: headings.map(|heading| Column::new(heading, Kind::Figure)).collect(),
         lines: values.into_iter().map(line).collect(),
     }

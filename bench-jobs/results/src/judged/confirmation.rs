@@ -3,10 +3,7 @@
 //! connections, and one at its limit does not. Pure.
 
 use super::limits;
-use dragstrip_crds::{
-    measured::Spread,
-    run::{LimitedBy, Limiter},
-};
+use dragstrip_crds::{measured::Spread, run::Limiter};
 
 /// What twice the connections brought.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,15 +59,6 @@ impl Gain {
     }
 }
 
-/// `found` with what `limiter` the point showed.
-pub fn resolved(found: LimitedBy, limiter: Limiter) -> LimitedBy {
-    if found.by == limiter {
-        return found;
-    }
-    let evidence = format!("shown by a point with twice the connections; {}", found.evidence);
-    LimitedBy { by: limiter, evidence }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,13 +103,5 @@ mod tests {
         );
         let flat = gain(&[100.0], 99.0).sentence(Limiter::Server, 400);
         assert!(flat.contains("by -1.0 %") && flat.ends_with("the server was at its limit"), "{flat}");
-    }
-
-    #[test]
-    fn another_limiter_says_where_it_comes_from_and_keeps_the_evidence() {
-        let found = LimitedBy { by: Limiter::Unknown, evidence: "server thread at 97 %".to_owned() };
-        assert_eq!(resolved(found.clone(), Limiter::Unknown), found);
-        let server = resolved(found, Limiter::Server);
-        assert_eq!(server.evidence, "shown by a point with twice the connections; server thread at 97 %");
     }
 }

@@ -47,9 +47,8 @@ fn knees(curves: &[Curve]) -> String {
 }
 
 fn lines(layout: &SeriesLayout, curves: &[Curve]) -> Markup {
-    let line = |curve: &Curve| {
-        Line::of(layout.series_of(&curve.run.cell), curve.points.iter().map(|(_, place)| *place).collect())
-    };
+    let line =
+        |curve: &Curve| Line::of(layout.series_of(&curve.run.cell), curve.points.values().copied().collect());
     let lines: Vec<Line> = curves.iter().map(line).collect();
     let all = || lines.iter().flat_map(|line| &line.points);
     let most = all().map(|(rate, _)| *rate).fold(0.0, f64::max);
