@@ -15,6 +15,7 @@ use crate::configuration::SpecificationError;
 use crate::counts::exit;
 use crate::counts::output::{self, JsonOutput};
 use crate::counts::report::Report;
+use crate::instant;
 use crate::specification::Specification;
 
 #[derive(Debug, Parser)]
@@ -37,6 +38,12 @@ enum Command {
         /// File that holds the specification in JSON, or - to read standard input.
         #[arg(value_name = "SPEC.json")]
         specification: PathBuf,
+    },
+    /// Answer every command at once with a fixed reply, to measure the client and the network alone.
+    Answer {
+        /// Listen on this port.
+        #[arg(long, default_value_t = 6379)]
+        port: u16,
     },
 }
 
@@ -73,6 +80,10 @@ impl Program {
         let matches = Arguments::command().name(self.name).about(self.about).get_matches();
         let path = match Arguments::from_arg_matches(&matches) {
             Ok(Arguments { command: Some(Command::Run { specification }), .. }) => specification,
+            Ok(Arguments { command: Some(Command::Answer { port }), .. }) => {
+                return instant::run(port)
+                    .map_or_else(|error| refuse(&error, exit::USAGE), |()| ExitCode::SUCCESS);
+            }
             Ok(Arguments { command: None, .. }) => {
                 print!("{}", self.example);
                 return ExitCode::SUCCESS;

@@ -6,6 +6,8 @@
 //! - [`wire`]: connections, encryption, replies, clusters.
 //! - [`counts`]: what was counted, and the report made of it.
 //!
+//! [`instant`] is not part of a run: it is the server that measures the generator itself.
+//!
 //! [`driver::run::run`] carries out a [`configuration::Configuration`], which is a validated
 //! [`specification::Specification`], and returns a [`counts::report::Report`]. [`cli`] is the
 //! command line around it.
@@ -19,6 +21,7 @@ pub mod cli;
 pub mod configuration;
 pub mod counts;
 pub mod driver;
+mod instant;
 #[cfg(test)]
 #[path = "../tests/integration/notation.rs"]
 mod notation;
