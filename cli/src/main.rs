@@ -77,9 +77,12 @@ enum Command {
   dragstrip doctor
   dragstrip doctor -f examples/quickstart.yaml")]
     Doctor(doctor::Options),
-    /// Measure how much equal measurements differ on some nodes; later runs there report it.
+    /// Measure how much equal repetitions and equal starts of a server differ, or with --floor what the
+    /// harness and the network are of a result.
     #[command(after_help = "Example:
-  dragstrip calibrate --datastore redis --client-nodes dragstrip.dev/role=client")]
+  dragstrip calibrate --datastore redis --client-nodes dragstrip.dev/role=client
+  dragstrip calibrate --datastore redis --like redis-read --starts 8
+  dragstrip calibrate --datastore redis --like redis-read --floor")]
     Calibrate(calibrate::Options),
     /// Print the script that lets a shell complete these commands.
     #[command(after_help = "Example:

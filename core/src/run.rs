@@ -6,6 +6,7 @@ pub mod decide;
 pub mod job;
 pub mod judge;
 pub mod merge;
+pub mod noise;
 mod observe;
 pub mod offline;
 pub mod plan;

@@ -18,7 +18,7 @@ pub use search::{
     Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseStatus, Progress, ProvenanceStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseFigure, NoiseStatus, Progress, ProvenanceStatus,
     QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
 };
 pub use verdict::{
@@ -451,6 +451,8 @@ fn default_timeout() -> Period {
     // The operator watches only the runs that have not finished and those that it is to remove.
     selectable = ".status.finishedAt",
     selectable = ".spec.ttlAfterFinished",
+    // The end of a run reads the namespace's calibrations.
+    selectable = ".spec.calibrate",
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,31}[a-z0-9])?$')")
         .message("metadata.name must be at most 33 characters of a-z, 0-9 and -: the Jobs' names are made from it"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout && (has(self.spec.requirements) ? self.spec.requirements : []) == (has(oldSelf.spec.requirements) ? oldSelf.spec.requirements : []) && (has(self.spec.thresholds) ? self.spec.thresholds : []) == (has(oldSelf.spec.thresholds) ? oldSelf.spec.thresholds : []) && (has(self.spec.headline) ? self.spec.headline : '') == (has(oldSelf.spec.headline) ? oldSelf.spec.headline : '') && (has(self.spec.calibrate) && self.spec.calibrate) == (has(oldSelf.spec.calibrate) && oldSelf.spec.calibrate))")
@@ -520,8 +522,10 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["check".into()]))]
     pub requirements: Vec<Requirement>,
-    /// Measure how much equal repetitions differ on these nodes, and store it for later runs there,
-    /// which show it in `status.noise`. Needs at least 3 repetitions. Defaults to false.
+    /// Measure how much equal measurements differ: later runs of the same load in this namespace, on the
+    /// same engine and kind of machines, show it in `status.noise` until this run is deleted. Several
+    /// such runs with a server each also show how much its starts differ. Needs at least 3
+    /// repetitions. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibrate: bool,
     /// Limits of the figures, such as `[{metric: P99Milliseconds, phase: read, maximum: "1.2"}]`. If a

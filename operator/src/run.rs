@@ -129,8 +129,8 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     if status::worth_reporting(&step) {
         let mut status = status::of_step(&validated, &old, &fetched.snapshot, figures.as_ref(), &step, now); // pure
         price::price(&mut status, &ctx.prices); // pure
-        if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
-            status.noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
+        if matches!(step, Step::Finish(Ending::Succeeded)) {
+            status.noise = noise::settle(ctx, &validated, &status).await; // client
         }
         // Write the end when nothing is left to do: no pass follows it.
         if matches!(step, Step::Finish(_)) {

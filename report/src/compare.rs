@@ -9,12 +9,14 @@ mod leaders;
 mod limits;
 mod outliers;
 mod pair;
+mod power;
 mod verdict;
 
 pub(crate) use conditions::between as conditions_between;
 pub(crate) use interval::step;
 pub use leaders::leaders;
 pub use outliers::mark as mark_outliers;
+pub use power::starts_needed;
 pub(crate) use verdict::judge;
 
 use crate::{
@@ -51,6 +53,7 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let family = chance::judge_together(
         compared.filter(|(row, comparison)| counts(row, comparison)).map(|(_, comparison)| comparison),
     );
+    let seen = power::notes(document, &baseline, &index);
     for (row, outcome) in document.rows.iter_mut().zip(outcomes) {
         (row.comparison, row.uncompared) = outcome;
     }
@@ -65,7 +68,7 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
         kind: baseline.kind.clone(),
         differences,
         method: method.to_owned(),
-        notes: table_notes.into_iter().chain(family.note()).collect(),
+        notes: table_notes.into_iter().chain(family.note()).chain(seen).collect(),
         compared: family.compared,
     });
 }

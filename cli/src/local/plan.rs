@@ -66,6 +66,7 @@ pub struct Surroundings<'a> {
 #[derive(Debug, Clone)]
 pub struct ServerPlan {
     pub datastore: Datastore,
+    /// Absolute, or the name of a program that this one contains.
     pub file: PathBuf,
 }
 
@@ -200,6 +201,9 @@ fn tools(
 /// The program of the server that `launch` would start in its container.
 fn server_file(datastore: &Datastore, launch: &Launch, around: &Surroundings<'_>) -> Result<PathBuf, Error> {
     let engine = datastore.spec.engine;
+    if programs::is_loadgen(&launch.program) {
+        return Ok(programs::LOADGEN.into());
+    }
     let named = (around.binary)(engine).map(|path| path.display().to_string());
     let usual = || programs::servers(engine).iter().map(|name| (*name).to_owned());
     let candidates: Vec<String> = match named {

@@ -20,6 +20,14 @@ const CONTAINED: &[&str] = if cfg!(feature = "libraries") {
     &[RUNNER_NAME, LOADGEN_NAME]
 };
 
+/// The load generator, which is also the server that answers at once.
+pub const LOADGEN: &str = LOADGEN_NAME;
+
+/// Whether `program`, a name or a path in a container, is the load generator.
+pub fn is_loadgen(program: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == LOADGEN)
+}
+
 /// Runs the program under whose name this one was started, if it is another.
 pub fn other_program() -> Option<ExitCode> {
     let name = env::args_os().next()?;

@@ -138,9 +138,10 @@ impl Server {
             .map_err(|error| Error::Launch(name.clone(), error))?;
         let cpus = plan.division.as_ref();
         let log = directory.log("server");
+        let file = directory.bin().join(&declared.file);
         let program = Program {
             name: &name,
-            file: &declared.file,
+            file: &file,
             arguments: launch.arguments.clone(),
             environment: pairs(&launch),
             directory: &directory.server(),
@@ -148,7 +149,6 @@ impl Server {
             orphaned: Signal::SIGKILL,
         };
         let process = program.start(&log)?;
-        let file = declared.file.clone();
         let address = (Ipv4Addr::LOCALHOST.to_string(), port);
         let mut server =
             Self { process: Some(process), observer: None, log, file, address, observation: None };

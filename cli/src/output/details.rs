@@ -4,6 +4,8 @@
 mod lines;
 mod search;
 
+pub use lines::noise;
+
 use super::figures::rate;
 use dragstrip_crds::{BenchmarkRun, run::PhaseStatus, units::thousands};
 use kube::ResourceExt;

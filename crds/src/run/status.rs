@@ -5,7 +5,10 @@ use super::{
     measured::{Headline, PhaseStatus, RetryStatus},
     verdict::Verdict,
 };
-use crate::{observed::ServerTruth, thresholds::ThresholdStatus};
+use crate::{
+    observed::ServerTruth,
+    thresholds::{MetricName, ThresholdStatus},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -151,18 +154,37 @@ pub struct SetbackStatus {
     pub retry_at: Time,
 }
 
-/// How much equal measurements differ on these nodes, from a run with `calibrate`.
+/// How much equal measurements of one figure differ.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+pub struct NoiseFigure {
+    /// The phase.
+    pub phase: String,
+    /// The metric: OperationsPerSecond or P99Milliseconds of all operations together.
+    pub metric: MetricName,
+    /// Standard deviation of repetitions on one start of a server, as a share of the mean.
+    pub between_repetitions: f64,
+    /// Standard deviation that a new start of the server adds, as a share of the mean; omitted if only
+    /// one start was measured.
+    pub between_starts: Option<f64>,
+    /// Starts that were measured.
+    pub starts: u32,
+    /// Repetitions that were measured, over all starts.
+    pub repetitions: u32,
+}
+
+/// How much equal measurements differ, from runs with `calibrate` in the same namespace with the same
+/// engine, workload and kind of machines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct NoiseStatus {
-    /// Coefficient of variation of throughput over equal repetitions, the largest of all phases.
-    pub throughput: f64,
-    /// The same for the 99th percentile of latency; omitted if unknown.
-    pub p99: Option<f64>,
-    /// The run that measured it.
+    /// The noise of each phase and metric.
+    #[serde(default)]
+    pub figures: Vec<NoiseFigure>,
+    /// The last run that measured it.
     pub found_by: RunReference,
-    /// When it was measured.
+    /// When that run ended.
     pub measured_at: Time,
 }
 
@@ -268,7 +290,8 @@ pub struct BenchmarkRunStatus {
     /// Why the verdict is not Valid: constants such as ClientSaturated. The phases have the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// How much equal runs differ on these nodes; omitted if no run with `calibrate` measured it.
+    /// How much equal measurements differ; omitted if no run with `calibrate` in this namespace measured the
+    /// same load on the same engine and kind of machines.
     pub noise: Option<NoiseStatus>,
     /// The result at a glance.
     pub headline: Option<Headline>,

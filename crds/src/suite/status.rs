@@ -59,11 +59,11 @@ pub struct SuiteProgress {
 /// A figure compared with the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ComparisonVerdict {
-    /// Better, beyond chance and the noise of these nodes.
+    /// Better, beyond chance and the margin.
     Better,
-    /// Worse, beyond chance and the noise of these nodes.
+    /// Worse, beyond chance and the margin.
     Worse,
-    /// The difference is certainly smaller than the noise.
+    /// The difference is certainly smaller than the margin.
     Same,
     /// Too few repetitions, or repetitions that differ too much.
     Unclear,

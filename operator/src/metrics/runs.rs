@@ -6,7 +6,7 @@ use super::{
     prices::Prices,
 };
 use dragstrip_core::labels::SUITE;
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, run::NoiseStatus, thresholds::MetricName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -20,7 +20,7 @@ const START: Metric = Metric("dragstrip_run_start_timestamp_seconds", "When a ru
 const END: Metric = Metric("dragstrip_run_end_timestamp_seconds", "When a run ended.");
 const NOISE: Metric = Metric(
     "dragstrip_run_noise_ratio",
-    "Coefficient of variation of the throughput of equal repetitions on a run's nodes.",
+    "Standard deviation of the throughput of equal repetitions on one start of a server, as a share of the mean.",
 );
 
 /// Looks up the instance type of the node of that name.
@@ -34,6 +34,12 @@ fn seconds(time: Option<&Time>) -> Option<f64> {
 fn target(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> String {
     let resolved = status.target.as_ref().map(|target| target.name.clone());
     resolved.unwrap_or_else(|| run.spec.target.name(&run.name_any()).to_owned())
+}
+
+/// The largest of all phases.
+fn noise(noise: &NoiseStatus) -> Option<f64> {
+    let throughput = noise.figures.iter().filter(|figure| figure.metric == MetricName::OperationsPerSecond);
+    throughput.map(|figure| figure.between_repetitions).reduce(f64::max)
 }
 
 fn info(
@@ -87,7 +93,7 @@ pub fn families(
     page.add(&PROGRESS, &base, &[], share);
     page.add(&START, &base, &[], seconds(status.started_at.as_ref()));
     page.add(&END, &base, &[], seconds(status.finished_at.as_ref()));
-    page.add(&NOISE, &base, &[], status.noise.as_ref().map(|noise| noise.throughput));
+    page.add(&NOISE, &base, &[], status.noise.as_ref().and_then(noise));
     let servers = status.target.iter().flat_map(|target| &target.nodes);
     let servers: Vec<Option<String>> = servers.map(|name| instance_type(name)).collect();
     let cost = |rate| prices.per_million_operations(&servers, rate);

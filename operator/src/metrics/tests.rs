@@ -67,7 +67,8 @@ fn finished(number: usize) -> BenchmarkRun {
             "runId": "x", "usedMemoryBytes": 1}},
         "nodes": [{"name": "client-a", "instanceType": "c7i.16xlarge", "serves": false, "loads": true},
             {"name": "server-a", "instanceType": "c7i.2xlarge", "serves": true, "loads": false}],
-        "noise": {"throughput": 0.02, "foundBy": {"namespace": "races", "name": "n"}, "measuredAt": "2026-01-01T00:00:00Z"},
+        "noise": {"figures": [{"phase": "read", "metric": "OperationsPerSecond", "betweenRepetitions": 0.02,
+            "starts": 1, "repetitions": 5}], "foundBy": {"namespace": "races", "name": "n"}, "measuredAt": "2026-01-01T00:00:00Z"},
         "phases": [phase("write"), phase("read"), search],
     });
     serde_json::from_value(json!({

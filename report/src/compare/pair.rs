@@ -36,7 +36,7 @@ fn is_zero(value: f64) -> bool {
 }
 
 /// The values of each start of a server. A run whose server is unknown counts as one start.
-fn starts(row: &Row) -> BTreeMap<&str, Vec<f64>> {
+pub(super) fn starts(row: &Row) -> BTreeMap<&str, Vec<f64>> {
     let mut starts = BTreeMap::<&str, Vec<f64>>::new();
     for sample in row.counted() {
         let server = sample.server.as_deref().unwrap_or(&sample.run);

@@ -4,7 +4,7 @@ use crate::output::figures::rate;
 use dragstrip_crds::{
     BenchmarkRunStatus,
     measured::{LatencySummary, Metric, ScheduleRecord},
-    run::{CostStatus, NoiseStatus, PhaseStatus, RepetitionStatus, Verdict},
+    run::{CostStatus, NoiseFigure, NoiseStatus, PhaseStatus, RepetitionStatus, Verdict},
     units::thousands,
 };
 
@@ -91,13 +91,24 @@ fn of_phase(phase: &PhaseStatus, reported: bool) -> Vec<String> {
         .collect()
 }
 
-fn noise(noise: &NoiseStatus) -> String {
-    let p99 = noise.p99.map(|p99| format!(" and p99 by {:.1} %", p99 * 100.0)).unwrap_or_default();
+/// How much equal measurements of `figure` differ.
+pub fn noise(figure: &NoiseFigure) -> String {
+    let starts =
+        figure.between_starts.map(|share| format!(", starts of the server by {:.1} %", share * 100.0));
     format!(
-        "throughput of equal runs differs by {:.1} %{p99} on these nodes (coefficient of variation, found by {})",
-        noise.throughput * 100.0,
-        noise.found_by
+        "{}: {} of equal repetitions differs by {:.1} %{} (standard deviations, {} repetitions on {} starts)",
+        figure.phase,
+        figure.metric,
+        figure.between_repetitions * 100.0,
+        starts.unwrap_or_default(),
+        figure.repetitions,
+        figure.starts
     )
+}
+
+fn all_noise(noise: &NoiseStatus) -> impl Iterator<Item = String> {
+    let measured = format!("measured by {} on {}", noise.found_by, noise.measured_at.0.strftime("%Y-%m-%d"));
+    noise.figures.iter().map(move |figure| format!("{}, {measured}", self::noise(figure)))
 }
 
 pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
@@ -111,7 +122,7 @@ pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
     let reported = status.verdict.is_some_and(|verdict| verdict != Verdict::Valid);
     retries
         .chain(status.phases.iter().flat_map(|phase| of_phase(phase, reported)))
-        .chain(status.noise.as_ref().map(noise))
+        .chain(status.noise.iter().flat_map(all_noise))
         .collect()
 }
 
@@ -123,7 +134,8 @@ mod tests {
     #[test]
     fn each_fact_is_one_line() {
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
-            "noise": {"throughput": 0.031, "p99": 0.08, "foundBy": {"namespace": "lab", "name": "still"},
+            "noise": {"figures": [{"phase": "read", "metric": "OperationsPerSecond", "betweenRepetitions": 0.012,
+                "betweenStarts": 0.031, "starts": 3, "repetitions": 15}], "foundBy": {"namespace": "lab", "name": "still"},
                 "measuredAt": "2026-01-01T00:00:00Z"},
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{
@@ -158,7 +170,7 @@ mod tests {
                 "read: memory: 4.5 MiB",
                 "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
                 "read: note: something was left out",
-                "throughput of equal runs differs by 3.1 % and p99 by 8.0 % on these nodes (coefficient of variation, found by lab/still)",
+                "read: OperationsPerSecond of equal repetitions differs by 1.2 %, starts of the server by 3.1 % (standard deviations, 15 repetitions on 3 starts), measured by lab/still on 2026-01-01",
             ]
         );
     }

@@ -57,10 +57,8 @@ const SPECIAL: &[(&str, &str)] = &[
 
 /// Objects by name: resource, namespace, name and all that may be done to it.
 const NAMED: &[(&str, &str, &str, &str)] = &[
-    ("/configmaps", NAMESPACE, "dragstrip-noise", "get list create patch"),
     ("/configmaps", NAMESPACE, "kube-root-ca.crt", "get list create"),
     ("/configmaps", "kube-system", "aws-auth", "get list create"),
-    ("/configmaps", "kube-system", "dragstrip-noise", "get list create"),
     ("apiextensions.k8s.io/customresourcedefinitions", "", "datastores.dragstrip.dev", ""),
     ("dragstrip.dev/datastores/finalizers", "default", "any", "update"),
     ("dragstrip.dev/benchmarkruns/finalizers", "default", "any", "update"),
@@ -300,7 +298,6 @@ async fn the_operator_creates_only_config_maps_of_results_and_its_own() -> Resul
         .await?;
         for (namespace, name, owner) in [
             ("kube-system", "aws-auth-e2e", ""),
-            ("kube-system", "dragstrip-noise", ""),
             (NAMESPACE, "another", ""),
             (&*env.namespace, "sprint-read-1", "Datastore"),
         ] {
