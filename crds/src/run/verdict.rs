@@ -52,6 +52,8 @@ pub enum CheckName {
     ClientThrottled,
     /// The server's CPU limit throttled it.
     ServerThrottled,
+    /// Threads of the server waited for a CPU.
+    ServerPressure,
     /// The hypervisor gave a machine's CPU time to others.
     Steal,
     /// Other processes used CPUs of a client's or the server's machine.
@@ -123,7 +125,7 @@ pub struct Requirement {
     /// The check, here with its default limit: StartSkew (1 second), ShortOverlap (0.95 of the longest
     /// client's window), ShortWindow (3 seconds), ClientSaturated (0.85 of the time of a load thread),
     /// ScheduleLag (0.2 of the p99 of latency), RateNotKept (0.995 of the requests in time), ClientThrottled and
-    /// ServerThrottled (0.01 of the window), Steal (0.02 of the time of a container's CPUs), ForeignLoad
+    /// ServerThrottled (0.01 of the window), ServerPressure (0.1 of the window), Steal (0.02 of the time of a container's CPUs), ForeignLoad
     /// (0.1 of a container's CPUs), ReadsMiss (0.01 of the reads find their key), LittleLawViolated (0.1 off),
     /// HighVariance (0.05, coefficient of variation), MemoryPressure (10 major page faults per second),
     /// NotSteady (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit).

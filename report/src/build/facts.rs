@@ -2,9 +2,17 @@
 
 use crate::document::Facts;
 use dragstrip_crds::BenchmarkRun;
+use dragstrip_results::{result::RepetitionResult, usage::ContainerUsage};
 use std::collections::BTreeSet;
 
-pub fn facts(run: &BenchmarkRun) -> Facts {
+/// The range of the clock rates of the machines with these usages.
+fn clock<'a>(usages: impl Iterator<Item = &'a ContainerUsage>) -> Option<String> {
+    let rates = usages.filter_map(|usage| usage.host.as_ref()?.megahertz);
+    let [low, high] = rates.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])])?;
+    Some(format!("{low:.0} to {high:.0} MHz"))
+}
+
+pub fn facts(run: &BenchmarkRun, results: &[RepetitionResult]) -> Facts {
     let Some(status) = &run.status else { return Facts::new() };
     let record = status.comparability.iter().flat_map(|record| &record.facts);
     let mut facts: Facts = record.map(|fact| (fact.name.clone(), fact.value.clone())).collect();
@@ -26,5 +34,9 @@ pub fn facts(run: &BenchmarkRun) -> Facts {
         let names: BTreeSet<&str> = nodes.map(|node| node.name.as_str()).collect();
         add(name, Vec::from_iter(names).join(", "));
     }
+    let servers = clock(results.iter().flat_map(|result| result.servers.iter().map(|one| &one.usage)));
+    let clients = clock(results.iter().flat_map(|result| result.pods.iter().map(|pod| &pod.client)));
+    add("clock.servers", servers.unwrap_or_default());
+    add("clock.clients", clients.unwrap_or_default());
     facts
 }

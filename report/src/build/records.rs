@@ -34,7 +34,7 @@ pub fn record(entry: &Entry) -> RunRecord {
         started_at: status.started_at.as_ref().map(|time| time.0),
         finished_at: status.finished_at.as_ref().map(|time| time.0),
         noise: status.noise.clone(),
-        provenance: facts(&entry.run),
+        provenance: facts(&entry.run, &entry.results),
         curves: curves(measured()),
         timelines: measured().filter_map(timeline).collect(),
         searches: status

@@ -430,7 +430,7 @@ fn the_facts_of_a_run_come_from_its_record() {
     let mut run = run("a", "redis", &[1.0], 1.0);
     let record = json!({"key": "k", "facts": [{"name": "machine.server.kernel", "value": "6.8"}]});
     run.status.as_mut().unwrap().comparability = serde_json::from_value(record).unwrap();
-    let facts = facts::facts(&run);
+    let facts = facts::facts(&run, &[]);
     assert_eq!(facts["machine.server.kernel"], "6.8");
     assert!(!facts.contains_key("server.version"), "{facts:?}");
 }

@@ -47,6 +47,9 @@ pub const WAITING: f64 = 0.1;
 /// Share of the window in which a CPU limit holds a container back: the kernel stops it for up to
 /// 100 ms at a time, which shows in percentiles first.
 pub const THROTTLED: f64 = 0.01;
+/// Share of the time in which a thread of the server waits for a CPU on the mean CPU that it uses. It
+/// executes nothing meanwhile, as a client that waits reads nothing: the same limit.
+pub const SERVER_PRESSURE: f64 = WAITING;
 /// Share of a machine's CPU time that the hypervisor gives to others.
 pub const STEAL: f64 = 0.02;
 /// Share of a machine's CPUs that neither clients nor servers of the run use.
@@ -64,6 +67,8 @@ pub const GAIN: f64 = 0.05;
 /// Coefficients of variation of the repetitions that such a gain must exceed as well (docs/statistics.md).
 pub const GAIN_DEVIATIONS: f64 = 3.0;
 
+/// Share of the time from which on a server's threads were busy enough to say what a busy second is worth.
+pub const LEAST_BUSY: f64 = 0.01;
 /// Share of its CPU limit from which on a container is at it.
 pub const AT_CPU_LIMIT: f64 = 0.9;
 /// Share of the time for which its CPU limit holds a container back that is at it.

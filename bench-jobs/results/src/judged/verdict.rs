@@ -24,7 +24,7 @@ type Examine = fn(&Evidence, f64) -> Found;
 
 /// The checks of one repetition with their limits, in the units of
 /// [`Requirement::check`](dragstrip_crds::run::Requirement).
-const CHECKS: [(CheckName, f64, Examine); 16] = [
+const CHECKS: [(CheckName, f64, Examine); 17] = [
     (CheckName::StartSkew, limits::START_SKEW_SECONDS, load::start_skew),
     (CheckName::ShortOverlap, limits::OVERLAP, load::short_overlap),
     (CheckName::ShortWindow, limits::WINDOW_SECONDS, load::short_window),
@@ -36,6 +36,7 @@ const CHECKS: [(CheckName, f64, Examine); 16] = [
     (CheckName::ClientSaturated, limits::BUSY, machines::client_saturated),
     (CheckName::ClientThrottled, limits::THROTTLED, machines::client_throttled),
     (CheckName::ServerThrottled, limits::THROTTLED, machines::server_throttled),
+    (CheckName::ServerPressure, limits::SERVER_PRESSURE, machines::server_pressure),
     (CheckName::Steal, limits::STEAL, machines::steal),
     (CheckName::ForeignLoad, limits::FOREIGN_LOAD, machines::foreign_load),
     (CheckName::MemoryPressure, limits::PAGE_FAULTS_PER_SECOND, machines::memory_pressure),

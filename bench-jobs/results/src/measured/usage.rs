@@ -60,6 +60,12 @@ pub struct HostUsage {
     pub interrupt_seconds: f64,
     /// Time that the hypervisor gave to others, in seconds over all CPUs.
     pub steal_seconds: f64,
+    /// Time in which a process was ready and had no CPU, in seconds of the mean CPU with work (the kernel's
+    /// pressure stall information); absent if the kernel does not report it.
+    pub cpu_pressure_seconds: Option<f64>,
+    /// Lowest and highest clock rate of its CPUs at the begin and end, in MHz; absent if the kernel does not
+    /// report it.
+    pub megahertz: Option<[f64; 2]>,
     /// Those that the container may use; absent if they are not known.
     pub allowed: Option<AllowedCpus>,
     /// The one that interrupts used most.
@@ -110,6 +116,9 @@ pub struct ContainerUsage {
     pub throttled_seconds: f64,
     /// Scheduling periods with throttling.
     pub throttled_periods: u64,
+    /// Time in which a process of it was ready and had no CPU, as the machine's pressure; absent if the
+    /// kernel does not report it by cgroup.
+    pub cpu_pressure_seconds: Option<f64>,
     /// Its CPU limit, in CPUs; absent without one.
     pub cpu_limit: Option<f64>,
     /// Page faults for which the disk had to be read.

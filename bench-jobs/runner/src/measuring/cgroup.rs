@@ -16,6 +16,8 @@ pub struct Reading {
     pub usage: CgroupUsage,
     /// Its own CPU limit, in CPUs. The pod's limit is not visible here.
     pub cpu_limit: Option<f64>,
+    /// Time in which a process of it was ready and had no CPU, in seconds.
+    pub cpu_pressure_seconds: Option<f64>,
     /// Page faults that read the disk.
     pub major_page_faults: u64,
     /// Its memory in swap now, in bytes.
@@ -34,12 +36,25 @@ pub fn usage_between(before: &Reading, after: &Reading) -> ContainerUsage {
         cpu_seconds: (now.cpu_seconds - then.cpu_seconds).max(0.0),
         throttled_seconds: (now.throttled_seconds - then.throttled_seconds).max(0.0),
         throttled_periods: now.throttled_periods.saturating_sub(then.throttled_periods),
+        cpu_pressure_seconds: since(after.cpu_pressure_seconds, before.cpu_pressure_seconds),
         cpu_limit: after.cpu_limit,
         major_page_faults: after.major_page_faults.saturating_sub(before.major_page_faults),
         swapped_bytes: after.swapped_bytes.saturating_sub(before.swapped_bytes),
         cgroup: Some(now.clone()),
         ..ContainerUsage::default()
     }
+}
+
+/// The growth of a pressure, if both readings have it.
+pub fn since(after: Option<f64>, before: Option<f64>) -> Option<f64> {
+    Some((after? - before?).max(0.0))
+}
+
+/// The seconds in which some process waited, of a file with the kernel's pressure stall information.
+pub fn pressure_seconds(file: &Path) -> Option<f64> {
+    let text = text(file)?;
+    let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="))?.1;
+    Some(total.parse::<f64>().ok()? / 1e6)
 }
 
 fn read_unified(root: &Path) -> Option<Reading> {
@@ -61,6 +76,7 @@ fn read_unified(root: &Path) -> Option<Reading> {
     Some(Reading {
         usage,
         cpu_limit: cpus(quota.parse().ok(), period.parse().ok()),
+        cpu_pressure_seconds: pressure_seconds(&root.join("cpu.pressure")),
         major_page_faults: keyed(&memory, "pgmajfault").unwrap_or_default(),
         swapped_bytes: number(&root.join("memory.swap.current")).unwrap_or_default(),
     })
@@ -90,6 +106,7 @@ fn read_legacy(root: &Path) -> Option<Reading> {
         usage,
         // -1 is not a number here: then there is no limit.
         cpu_limit: cpus(number(&cpu.join("cpu.cfs_quota_us")), number(&cpu.join("cpu.cfs_period_us"))),
+        cpu_pressure_seconds: None,
         major_page_faults: of_all("pgmajfault").unwrap_or_default(),
         swapped_bytes: of_all("swap").unwrap_or_default(),
     })
@@ -141,7 +158,13 @@ mod tests {
             inactive_file_bytes: 1024,
             memory_peak_bytes: 8192,
         };
-        Reading { usage, cpu_limit: Some(1.5), major_page_faults: 7, swapped_bytes: 512 }
+        Reading {
+            usage,
+            cpu_limit: Some(1.5),
+            cpu_pressure_seconds: None,
+            major_page_faults: 7,
+            swapped_bytes: 512,
+        }
     }
 
     #[test]
@@ -156,6 +179,10 @@ mod tests {
                     "usage_usec 12500000\nuser_usec 1\nnr_periods 9\nnr_throttled 3\nthrottled_usec 250000\n",
                 ),
                 ("cpuset.cpus.effective", "0-3\n"),
+                (
+                    "cpu.pressure",
+                    "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+                ),
                 ("memory.current", "4096\n"),
                 ("memory.peak", "8192\n"),
                 ("cpu.max", "150000 100000\n"),
@@ -163,7 +190,8 @@ mod tests {
                 ("memory.swap.current", "512\n"),
             ],
         );
-        assert_eq!(read(root.path()), Some(expected()));
+        let expected = Reading { cpu_pressure_seconds: Some(2.5), ..expected() };
+        assert_eq!(read(root.path()), Some(expected));
     }
 
     #[test]

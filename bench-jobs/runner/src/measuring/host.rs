@@ -1,13 +1,13 @@
 //! The machine: kernel, CPU model, online CPUs, and what its CPUs did. Touches /proc.
 
-use super::settings::SETTINGS;
+use super::{cgroup, settings::SETTINGS};
 use dragstrip_crds::observed::HostTruth;
 use dragstrip_results::{
     ranges,
     usage::{AllowedCpus, HostUsage, InterruptedCpu},
 };
 use procfs::{CpuInfo, Current as _};
-use std::{collections::BTreeSet, fs, sync::LazyLock};
+use std::{collections::BTreeSet, fs, path::Path, sync::LazyLock};
 
 /// Read once: every sample has it.
 static MODEL: LazyLock<String> =
@@ -63,18 +63,38 @@ pub struct Times {
     pub all: CpuTimes,
     /// Each online CPU by its number, ascending.
     pub cpus: Vec<(u32, CpuTimes)>,
+    /// Time in which a process was ready and had no CPU, in seconds.
+    pub pressure_seconds: Option<f64>,
 }
 
 /// What CPUs did since the machine started; `None` where the kernel does not report it.
 pub fn times() -> Option<Times> {
-    parse(&fs::read_to_string("/proc/stat").ok()?, procfs::ticks_per_second() as f64)
+    let times = parse(&fs::read_to_string("/proc/stat").ok()?, procfs::ticks_per_second() as f64)?;
+    Some(Times { pressure_seconds: cgroup::pressure_seconds(Path::new("/proc/pressure/cpu")), ..times })
+}
+
+/// The lowest and the highest clock rate of `/proc/cpuinfo`, in MHz. Reading it interrupts every CPU under
+/// some kernels: once before a load and once after it.
+pub fn megahertz() -> Option<[f64; 2]> {
+    range(&fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
+fn range(cpu_information: &str) -> Option<[f64; 2]> {
+    let rate = |line: &str| line.strip_prefix("cpu MHz")?.split_once(':')?.1.trim().parse().ok();
+    cpu_information.lines().filter_map(rate).map(|rate: f64| [rate, rate]).reduce(wider)
+}
+
+/// The range that contains both.
+pub fn wider([low, high]: [f64; 2], other: [f64; 2]) -> [f64; 2] {
+    [low.min(other[0]), high.max(other[1])]
 }
 
 fn parse(text: &str, ticks: f64) -> Option<Times> {
     let rows = || text.lines().filter_map(|line| line.strip_prefix("cpu")?.split_once(' '));
     let (_, all) = rows().find(|(number, _)| number.is_empty())?;
     let one = |(number, row): (&str, &str)| Some((number.parse().ok()?, CpuTimes::of_row(row, ticks)?));
-    Some(Times { all: CpuTimes::of_row(all, ticks)?, cpus: rows().filter_map(one).collect() })
+    let (all, cpus) = (CpuTimes::of_row(all, ticks)?, rows().filter_map(one).collect());
+    Some(Times { all, cpus, pressure_seconds: None })
 }
 
 /// What was used between two readings by all CPUs, and by those of the list `allowed`. Pure but for
@@ -95,6 +115,8 @@ pub fn usage_between(before: &Times, after: &Times, allowed: Option<&str>) -> Ho
         busy_seconds: all.busy,
         interrupt_seconds: all.interrupt,
         steal_seconds: all.steal,
+        cpu_pressure_seconds: cgroup::since(after.pressure_seconds, before.pressure_seconds),
+        megahertz: None,
         allowed: allowed.and_then(|list| allowed_of(&cpus, list)),
         most_interrupted: most_interrupted(&cpus),
         settings: SETTINGS.clone(),
@@ -189,9 +211,17 @@ ctxt 5
     }
 
     #[test]
+    fn the_lowest_and_the_highest_clock_rate_are_read() {
+        let text = "processor\t: 0\ncpu MHz\t\t: 2300.5\nprocessor\t: 1\ncpu MHz\t\t: 3100.0\n";
+        assert_eq!(range(text), Some([2300.5, 3100.0]));
+        assert_eq!(range("processor\t: 0\nBogoMIPS\t: 50.0\n"), None, "Arm does not report it here");
+        assert_eq!(wider([2.0, 3.0], [1.0, 2.5]), [1.0, 3.0]);
+    }
+
+    #[test]
     fn the_usage_of_this_machine_is_plausible() {
         let usage = usage_between(
-            &Times { cpus: times().unwrap().cpus, all: CpuTimes::default() },
+            &Times { cpus: times().unwrap().cpus, ..Times::default() },
             &times().unwrap(),
             None,
         );

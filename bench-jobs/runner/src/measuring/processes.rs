@@ -44,6 +44,7 @@ pub fn read(process: i32) -> Option<Reading> {
             ..CgroupUsage::default()
         },
         cpu_limit: None,
+        cpu_pressure_seconds: None,
         major_page_faults: stat.majflt,
         swapped_bytes: bytes(status.vmswap),
     })

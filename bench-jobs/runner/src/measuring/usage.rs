@@ -54,10 +54,12 @@ pub struct Opening {
     at: Instant,
     cgroup: Option<cgroup::Reading>,
     around: Around,
+    megahertz: Option<[f64; 2]>,
 }
 
 pub fn open(accounting: Accounting) -> Opening {
-    Opening { accounting, at: Instant::now(), cgroup: own(accounting), around: Around::read() }
+    let megahertz = host::megahertz();
+    Opening { accounting, at: Instant::now(), cgroup: own(accounting), around: Around::read(), megahertz }
 }
 
 /// What this container has used, or this process with its children.
@@ -79,8 +81,16 @@ impl Opening {
             _ => ContainerUsage { cpu_seconds: ended_children_seconds(), ..ContainerUsage::default() },
         };
         let own = ContainerUsage { seconds: self.at.elapsed().as_secs_f64(), ..own };
-        around.since(&self.around, own)
+        with_clock_rates(around.since(&self.around, own), self.megahertz)
     }
+}
+
+/// `usage` with the range of clock rates `before` it and now.
+pub fn with_clock_rates(mut usage: ContainerUsage, before: Option<[f64; 2]>) -> ContainerUsage {
+    if let Some(host) = &mut usage.host {
+        host.megahertz = before.into_iter().chain(host::megahertz()).reduce(host::wider);
+    }
+    usage
 }
 
 fn ended_children_seconds() -> f64 {
@@ -98,7 +108,7 @@ mod tests {
     fn only_usage_in_between_counts() {
         let reading = |busy, sent_bytes| {
             let all = CpuTimes { busy, ..CpuTimes::default() };
-            let host = host::Times { all, cpus: vec![(3, all)] };
+            let host = host::Times { all, cpus: vec![(3, all)], pressure_seconds: Some(busy / 4.0) };
             Around { host: Some(host), network: Some(NetworkUsage { sent_bytes, ..NetworkUsage::default() }) }
         };
         let cgroup = CgroupUsage { cpuset: "2-3".into(), ..CgroupUsage::default() };
@@ -106,6 +116,7 @@ mod tests {
         let between = reading(12.0, 500).since(&reading(10.0, 200), own.clone());
         let host = between.host.unwrap();
         assert!((host.busy_seconds - 2.0).abs() < 1e-9, "{host:?}");
+        assert_eq!(host.cpu_pressure_seconds, Some(0.5));
         assert_eq!(host.allowed.map(|allowed| (allowed.list, allowed.cpus)), Some(("2-3".into(), 1)));
         assert_eq!(between.network.map(|network| network.sent_bytes), Some(300));
         assert_eq!(reading(12.0, 500).since(&Around::default(), own.clone()), own, "half is nothing");

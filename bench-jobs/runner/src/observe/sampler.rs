@@ -3,7 +3,7 @@
 //! servers' cgroups.
 
 use super::{finder::Servers, probes::Probes, samples::Samples};
-use crate::measuring::pace::paced;
+use crate::measuring::{host, pace::paced, usage::with_clock_rates};
 use dragstrip_results::{
     protocol::{UsageCommand, UsageWindow},
     usage::ServerUsage,
@@ -21,6 +21,8 @@ struct Measurement {
     token: String,
     samples: Arc<Mutex<Samples>>,
     sampling: AbortHandle,
+    /// Clock rates at the begin.
+    megahertz: Option<[f64; 2]>,
 }
 
 pub struct Sampler {
@@ -51,7 +53,8 @@ impl Sampler {
         let end = Instant::now() + Duration::from_secs(command.seconds);
         // Its time being over is how it is meant to end.
         let sampling = tokio::spawn(async move { drop(timeout_at(end, work).await) }).abort_handle();
-        *current = Some(Measurement { token: command.token, samples, sampling });
+        *current =
+            Some(Measurement { token: command.token, samples, sampling, megahertz: host::megahertz() });
     }
 
     /// What each server used in a window. This ends the sampling: the measurement is over.
@@ -66,7 +69,11 @@ impl Sampler {
         let used = locked(&measurement.samples).usage(&self.servers.ports, window);
         let used = used.map_err(|error| error.to_string())?;
         measurement.sampling.abort();
-        Ok(used)
+        let with_rates = |one: ServerUsage| {
+            let usage = with_clock_rates(one.usage, measurement.megahertz);
+            ServerUsage { usage, ..one }
+        };
+        Ok(used.into_iter().map(with_rates).collect())
     }
 }
 

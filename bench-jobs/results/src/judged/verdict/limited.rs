@@ -13,7 +13,6 @@ use crate::{
     measured::usage::ContainerUsage,
 };
 use dragstrip_crds::{
-    measured::ScheduleRecord,
     run::{LimitedBy, Limiter},
     units::thousands,
     workload::ToolSpec,
@@ -73,12 +72,26 @@ fn clients(evidence: &Evidence) -> Option<Utilisation> {
     fuller(of_threads("load", &evidence.client_threads()), limit)
 }
 
+/// What a busy second of the servers' threads is worth: of those that execute commands, if the engine
+/// executes on its main thread alone. Of the measured window, as the shares are; warming up is not part of it.
+fn worth(evidence: &Evidence, threads: &[Busy]) -> Option<String> {
+    let rate = evidence.result.total()?.operations_per_second?;
+    let share = |threads: &mut dyn Iterator<Item = &Busy>| threads.map(|thread| thread.share).sum::<f64>();
+    let main = |thread: &&Busy| spinning::MAIN_THREADS.iter().any(|name| thread.name.starts_with(name));
+    let (executing, all) = (share(&mut threads.iter().filter(main)), share(&mut threads.iter()));
+    let (busy, whose) = if executing > 0.0 { (executing, "main thread") } else { (all, "threads") };
+    (busy >= limits::LEAST_BUSY)
+        .then(|| format!("{} operations per busy second of its {whose}", whole(rate / busy)))
+}
+
 /// How near their end the servers were, or may have been: then the second is true.
 fn servers(evidence: &Evidence) -> (Option<Utilisation>, bool) {
     let Executing { threads, notes, spins, upper_bound } = spinning::executing(evidence);
     let limit = evidence.servers().find_map(|(name, usage)| of_limit("server", name, usage, spins));
+    // Waiting in a busy loop is worth nothing.
+    let worth = worth(evidence, &threads).filter(|_| !upper_bound);
     let threads = of_threads("server", &threads).map(|threads| Utilisation {
-        evidence: std::iter::once(threads.evidence).chain(notes).collect::<Vec<_>>().join("; "),
+        evidence: std::iter::once(threads.evidence).chain(notes).chain(worth).collect::<Vec<_>>().join("; "),
         ..threads
     });
     match limit {
@@ -87,11 +100,11 @@ fn servers(evidence: &Evidence) -> (Option<Utilisation>, bool) {
     }
 }
 
-/// The rate of `schedule` for people.
-fn target_rate(schedule: &ScheduleRecord) -> String {
-    // Rates are whole numbers far below 2^63.
+/// A rate for people.
+fn whole(rate: f64) -> String {
+    // Rates are positive and far below 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    thousands(schedule.operations_per_second as u64)
+    thousands(rate as u64)
 }
 
 /// That the server fell behind an open loop's rate.
@@ -100,7 +113,7 @@ fn backlog(evidence: &Evidence) -> Option<String> {
     Some(format!(
         "the server answered {} of the {} operations per second in time",
         percent(answered(schedule)),
-        target_rate(schedule)
+        whole(schedule.operations_per_second)
     ))
 }
 
@@ -110,7 +123,7 @@ fn rate(evidence: &Evidence) -> Option<String> {
         return followed(schedule).then(|| {
             format!(
                 "the load asks for {} operations per second, and the server followed",
-                target_rate(schedule)
+                whole(schedule.operations_per_second)
             )
         });
     }

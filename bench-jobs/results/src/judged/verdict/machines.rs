@@ -83,6 +83,23 @@ pub(super) fn server_throttled(evidence: &Evidence, limit: f64) -> Found {
     throttled(evidence.servers(), limit)
 }
 
+/// Threads of a server waited for more than `limit` of the time for a CPU that they use. Time held back by
+/// the CPU limit, which the kernel counts as well, is another check's.
+pub(super) fn server_pressure(evidence: &Evidence, limit: f64) -> Found {
+    let shares = evidence.servers().filter(|(_, usage)| usage.seconds > 0.0).filter_map(|(name, usage)| {
+        Some((name, (usage.cpu_pressure_seconds? - usage.throttled_seconds).max(0.0) / usage.seconds))
+    });
+    let Some((name, share)) = worst(shares) else {
+        return Found::NotMade("the kernel reports no pressure of the server's container");
+    };
+    unless(share <= limit, || {
+        let (share, limit) = (percent(share), percent(limit));
+        format!(
+            "threads of {name} waited for a CPU for {share} of the time (limit {limit}): give the server a CPU for each thread, without other processes"
+        )
+    })
+}
+
 /// The hypervisor gave more than `limit` of the time of the CPUs that containers may use to others.
 pub(super) fn steal(evidence: &Evidence, limit: f64) -> Found {
     let shares = evidence.machines().into_iter().map(|machine| {

@@ -9,6 +9,8 @@ use dragstrip_crds::{Engine, observed::ServerTruth};
 const IO_THREAD: &str = "io_thd_";
 /// How Valkey names its main thread, the one that executes commands.
 const MAIN_THREAD: &str = "valkey-server";
+/// The main threads of engines that execute commands on no other.
+pub(super) const MAIN_THREADS: [&str; 2] = ["redis-server", MAIN_THREAD];
 
 /// Which threads of an engine spin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,7 @@ fn usage(threads: Vec<ThreadUsage>) -> ContainerUsage {
     ContainerUsage {
         seconds: SECONDS,
         cpu_seconds,
+        cpu_pressure_seconds: Some(0.02),
         threads,
         host: Some(HostUsage {
             cpus: 4,
@@ -108,7 +109,7 @@ fn a_clean_repetition_is_valid_and_says_what_was_checked() {
         .collect();
     assert_eq!(not_made, Vec::<&str>::new());
     let pointless = "an open loop's two, and hits of a load without reads";
-    assert_eq!(result.checks.len(), 13, "{pointless}: {:?}", result.checks);
+    assert_eq!(result.checks.len(), 14, "{pointless}: {:?}", result.checks);
 }
 
 /// Gives both clients this course.
@@ -218,7 +219,15 @@ fn each_bad_state_of_load_and_placement_is_named() {
 
 #[test]
 fn each_bad_state_of_a_container_or_its_machine_is_named() {
-    let table: [(CheckName, &str, Mutation); 14] = [
+    let table: [(CheckName, &str, Mutation); 15] = [
+        (
+            CheckName::ServerPressure,
+            "threads of redis-0 waited for a CPU for 20 % of the time (limit 10 %)",
+            |r| {
+                r.servers[0].usage.cpu_pressure_seconds = Some(2.05);
+                r.servers[0].usage.throttled_seconds = 0.05;
+            },
+        ),
         (CheckName::ClientSaturated, "load thread load of b was busy for 90 % of the time (1 of 2", |r| {
             r.pods[1].client = usage(vec![thread("load", 0.9)]);
         }),
@@ -481,7 +490,7 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
         ),
         (
             Limiter::Server,
-            "server thread redis-server of redis-0 at 99 %, the other 1 at 41 % at most; load",
+            "server thread redis-server of redis-0 at 99 %, the other 1 at 41 % at most; 10,101 operations per busy second of its main thread; load",
             |r| {
                 r.servers[0].usage = usage(vec![thread("redis-server", 0.99), thread("io_thd_1", 0.41)]);
             },
@@ -519,7 +528,7 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
             "server sent 2.40 Gbit/s, 48 % of its link's 5 Gbit/s, and sent 100 TCP segments per second",
             |r| linked(r, 5_000, 3_000_000_000),
         ),
-        (Limiter::NothingFound, "other 1 at 20 % at most; load thread load of a", |r| {
+        (Limiter::NothingFound, "20,000 operations per busy second of its main thread; load thread load of a", |r| {
             linked(r, 5_000, 6_000_000_000);
             r.nodes[2].loads = true;
         }),
