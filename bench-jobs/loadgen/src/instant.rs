@@ -1,32 +1,33 @@
-//! A server that does nothing: it answers every command at once with a fixed reply, from one epoll loop.
-//! What a load measures against it is the client's and the network's own share.
+//! A server that does nothing: it answers every command at once with a fixed reply, on one thread. What a
+//! load measures against it is the client's and the network's own share.
 
-use std::collections::HashMap;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::cell::Cell;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::io::Errno;
 use thiserror::Error;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{LocalSet, spawn_local};
 
 /// The value of every key: as long as the load generator's by default.
 const VALUE: &[u8] = b"$32\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n";
-const LISTENER: u64 = u64::MAX;
-const MOST_EVENTS: usize = 1024;
-/// Bytes read from a connection at once.
-const READ_BYTES: usize = 64 * 1024;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 * 1024;
 /// Longest command: beyond it, the peer speaks something else.
 const MOST_BYTES: usize = 64 << 20;
 
 /// A step of the server that failed.
 #[derive(Debug, Error)]
 pub(crate) enum InstantError {
+    #[error("cannot start: {0}")]
+    Start(#[source] io::Error),
     #[error("cannot listen on port {1}: {0}")]
     Listen(#[source] io::Error, u16),
-    #[error("cannot wait for events: {0}")]
-    Wait(#[source] io::Error),
+    #[error("cannot accept a connection: {0}")]
+    Accept(#[source] io::Error),
 }
 
 /// What is not a command, after which a connection has no meaning.
@@ -58,142 +59,77 @@ fn command(bytes: &[u8]) -> Result<Option<([&[u8]; 2], usize)>, Malformed> {
     Ok(Some((first, at)))
 }
 
-/// The answers, and what they report of the server.
-struct Answers {
+/// What INFO reports of this process.
+struct Process {
     started_unix_micros: u128,
-    commands: u64,
+    commands: Cell<u64>,
 }
 
-impl Answers {
-    /// Appends the reply to a command of these first words.
-    fn reply(&mut self, [name, argument]: [&[u8]; 2], to: &mut Vec<u8>) {
-        self.commands += 1;
-        match name.to_ascii_uppercase().as_slice() {
-            b"GET" => to.extend_from_slice(VALUE),
-            b"PING" => to.extend_from_slice(b"+PONG\r\n"),
-            b"INFO" => {
-                let text = format!(
-                    "# Server\r\nrun_id:{}\r\nloading:0\r\nrole:master\r\ntotal_commands_processed:{}\r\n",
-                    self.started_unix_micros, self.commands
-                );
-                to.extend_from_slice(format!("${}\r\n{text}\r\n", text.len()).as_bytes());
-            }
-            b"CONFIG" if argument.eq_ignore_ascii_case(b"GET") => to.extend_from_slice(b"*0\r\n"),
-            b"HELLO" | b"CLUSTER" => to.extend_from_slice(b"-ERR unknown command\r\n"),
-            b"DEL" | b"EXISTS" | b"DBSIZE" => to.extend_from_slice(b":0\r\n"),
-            _ => to.extend_from_slice(b"+OK\r\n"),
+/// Appends the reply to a command of these first words.
+fn reply([name, argument]: [&[u8]; 2], process: &Process, to: &mut Vec<u8>) {
+    process.commands.set(process.commands.get() + 1);
+    match name.to_ascii_uppercase().as_slice() {
+        b"GET" => to.extend_from_slice(VALUE),
+        b"PING" => to.extend_from_slice(b"+PONG\r\n"),
+        b"INFO" => {
+            let (id, number) = (process.started_unix_micros, process.commands.get());
+            let text =
+                format!("run_id:{id}\r\nloading:0\r\nrole:master\r\ntotal_commands_processed:{number}\r\n");
+            to.extend_from_slice(format!("${}\r\n{text}\r\n", text.len()).as_bytes());
         }
+        b"CONFIG" if argument.eq_ignore_ascii_case(b"GET") => to.extend_from_slice(b"*0\r\n"),
+        b"HELLO" | b"CLUSTER" => to.extend_from_slice(b"-ERR unknown command\r\n"),
+        b"DEL" | b"EXISTS" | b"DBSIZE" => to.extend_from_slice(b":0\r\n"),
+        _ => to.extend_from_slice(b"+OK\r\n"),
     }
 }
 
-struct Connection {
-    stream: TcpStream,
-    received: Vec<u8>,
-    unsent: Vec<u8>,
-}
-
-impl Connection {
-    /// Answers what has arrived; `false` when the connection has ended.
-    fn serve(&mut self, answers: &mut Answers, buffer: &mut [u8]) -> bool {
-        loop {
-            if !self.send() {
-                return false;
-            }
-            // A peer that does not read gets no more answers.
-            if !self.unsent.is_empty() {
-                return true;
-            }
-            match self.stream.read(buffer) {
-                Ok(0) => return false,
-                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
-                Err(error) => {
-                    return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
-                }
-            }
-            let mut at = 0;
-            loop {
-                match command(&self.received[at..]) {
-                    Ok(Some((words, length))) => {
-                        answers.reply(words, &mut self.unsent);
-                        at += length;
-                    }
-                    Ok(None) => break,
-                    Err(Malformed) => return false,
-                }
-            }
-            self.received.drain(..at);
-        }
-    }
-
-    fn send(&mut self) -> bool {
-        while !self.unsent.is_empty() {
-            match self.stream.write(&self.unsent) {
-                Ok(length) => drop(self.unsent.drain(..length)),
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-            }
-        }
-        true
-    }
-}
-
-fn watch(epoll: &OwnedFd, socket: &impl std::os::fd::AsFd, number: u64, flags: EventFlags) -> io::Result<()> {
-    Ok(epoll::add(epoll, socket, EventData::new_u64(number), flags)?)
-}
-
-/// The connections that wait at `listener`, by number.
-fn accept(epoll: &OwnedFd, listener: &TcpListener) -> io::Result<Option<(u64, Connection)>> {
-    let (stream, _) = match listener.accept() {
-        Ok(accepted) => accepted,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    stream.set_nonblocking(true)?;
+/// Answers what arrives on one connection until it ends or has no meaning.
+async fn serve(mut stream: TcpStream, process: Rc<Process>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let number = u64::try_from(stream.as_raw_fd()).unwrap_or_default();
-    watch(epoll, &stream, number, EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET)?;
-    Ok(Some((number, Connection { stream, received: Vec::new(), unsent: Vec::new() })))
+    let (mut received, mut replies) = (Vec::with_capacity(READ_BYTES), Vec::new());
+    while stream.read_buf(&mut received).await? > 0 {
+        let mut at = 0;
+        while let Some((words, length)) =
+            command(&received[at..]).map_err(|Malformed| io::ErrorKind::InvalidData)?
+        {
+            reply(words, &process, &mut replies);
+            at += length;
+        }
+        received.drain(..at);
+        stream.write_all(&replies).await?;
+        replies.clear();
+    }
+    Ok(())
 }
 
-fn answer(listener: &TcpListener) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    watch(&epoll, listener, LISTENER, EventFlags::IN)?;
+async fn answer(listener: TcpListener) -> Result<(), InstantError> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut answers = Answers { started_unix_micros: started.as_micros(), commands: 0 };
-    let mut connections: HashMap<u64, Connection> = HashMap::new();
-    let (mut events, mut buffer) = (Vec::<Event>::with_capacity(MOST_EVENTS), vec![0; READ_BYTES]);
+    let process = Rc::new(Process { started_unix_micros: started.as_micros(), commands: Cell::new(0) });
     loop {
-        events.clear();
-        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in &events {
-            let number = { event.data }.u64();
-            if number == LISTENER {
-                while let Some((number, connection)) = accept(&epoll, listener)? {
-                    connections.insert(number, connection);
-                }
-            } else if connections.get_mut(&number).is_some_and(|one| !one.serve(&mut answers, &mut buffer)) {
-                connections.remove(&number);
-            }
-        }
+        let (stream, _) = listener.accept().await.map_err(InstantError::Accept)?;
+        let served = serve(stream, Rc::clone(&process));
+        // A connection that breaks ends alone: its peer reports why.
+        spawn_local(async move { drop(served.await) });
     }
 }
 
 /// Answers on `port` until the process ends.
 pub(crate) fn run(port: u16) -> Result<(), InstantError> {
-    let listen = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
-    // Some machines have no IPv6.
-    let listen = listen.or_else(|_| TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, port)));
-    let listener = listen.map_err(|error| InstantError::Listen(error, port))?;
-    answer(&listener).map_err(InstantError::Wait)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    LocalSet::new().block_on(&runtime.map_err(InstantError::Start)?, async {
+        let listener = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+            // Some machines have no IPv6.
+            Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await,
+            both => both,
+        };
+        answer(listener.map_err(|error| InstantError::Listen(error, port))?).await
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead as _, BufReader};
 
     #[test]
     fn commands_are_split_wherever_the_bytes_end() {
@@ -208,21 +144,32 @@ mod tests {
         assert_eq!(command(b"*1\r\n$99999999999\r\n"), Err(Malformed));
     }
 
-    #[test]
-    fn every_command_has_one_reply_and_is_counted() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || answer(&listener));
-        let mut stream = TcpStream::connect(address).unwrap();
-        // The last one comes in two parts.
-        stream
-            .write_all(b"*2\r\n$3\r\nget\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*1\r\n$4\r")
-            .unwrap();
-        stream.write_all(b"\nINFO\r\n").unwrap();
-        let lines = BufReader::new(stream).lines().map(Result::unwrap);
-        let lines: Vec<String> =
-            lines.take_while(|line| !line.starts_with("total_commands")).take(9).collect();
-        assert_eq!(lines[..3], ["$32", &"x".repeat(32), "+OK"]);
-        assert!(lines[5].starts_with("run_id:") && lines.len() < 9, "{lines:?}");
+    #[tokio::test]
+    async fn every_command_has_one_reply_and_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let exchange = async {
+            // The last one comes in two parts.
+            let first = b"*2\r\n$3\r\nget\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*1\r\n$4\r";
+            stream.write_all(first).await.unwrap();
+            stream.write_all(b"\nINFO\r\n").await.unwrap();
+            let mut text = String::new();
+            while !text.ends_with("processed:3\r\n\r\n") {
+                let mut bytes = [0; 512];
+                let length = stream.read(&mut bytes).await.unwrap();
+                assert!(length > 0, "it ended after {text}");
+                text += std::str::from_utf8(&bytes[..length]).unwrap();
+            }
+            text
+        };
+        let tasks = LocalSet::new();
+        let text = tasks.run_until(async {
+            tokio::select! {
+                ended = answer(listener) => panic!("{ended:?}"),
+                text = exchange => text,
+            }
+        });
+        let text = text.await;
+        assert!(text.starts_with(&format!("$32\r\n{}\r\n+OK\r\n$", "x".repeat(32))), "{text}");
     }
 }

@@ -11,7 +11,7 @@ use crate::output::{details, print};
 use clap::Args;
 use dragstrip_core::{labels::SUITE, run::noise};
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunStatus, BenchmarkSuite, Datastore,
+    BenchmarkRun, BenchmarkSuite, Datastore,
     run::{NoiseFigure, NoiseStatus, RunReference},
     units::Period,
 };
@@ -92,8 +92,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
 struct Load {
     phases: Value,
     clients: Value,
-    /// Of the run that is repeated.
-    status: Option<BenchmarkRunStatus>,
+    /// The run that is repeated.
+    run: Option<BenchmarkRun>,
 }
 
 impl Load {
@@ -102,7 +102,7 @@ impl Load {
         if let Some(run) = like {
             let phases = serde_json::to_value(&run.spec.phases).map_err(Error::Build)?;
             let clients = serde_json::to_value(&run.spec.clients).map_err(Error::Build)?;
-            return Ok(Self { phases, clients, status: run.status });
+            return Ok(Self { phases, clients, run: Some(run) });
         }
         let selector: Map<String, Value> =
             options.client_nodes.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
@@ -116,7 +116,7 @@ impl Load {
             "load": {"keyMaximum": 99_999},
             "loadgen": {"ratio": "0:1", "keyMaximum": 99_999, "duration": options.duration.to_string()}
         }]);
-        Ok(Self { phases, clients, status: None })
+        Ok(Self { phases, clients, run: None })
     }
 }
 

@@ -1,5 +1,5 @@
 //! `dragstrip calibrate --floor`: puts the same load on a server that answers at once, on the server's
-//! node, and prints what of the run's figures the harness and the network are. Needs the client.
+//! node, and prints its figures beside the run's: the part of the harness and the network. Needs the client.
 
 use super::{Error, Load, Options};
 use crate::{
@@ -7,10 +7,9 @@ use crate::{
         client::{Cluster, Subject},
         follow,
     },
-    output::{figures::rate, print},
+    output::{input::text_report, print},
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::OperationStatus};
-use dragstrip_results::result::TOTAL;
+use dragstrip_crds::{BenchmarkRun, Datastore};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -72,39 +71,6 @@ fn run(options: &Options, name: &str, load: &Load, datastore: &Datastore, on: (&
     })
 }
 
-fn total<'a>(status: &'a BenchmarkRunStatus, phase: &str) -> Option<&'a OperationStatus> {
-    let phase = status.phases.iter().find(|one| one.name == phase)?;
-    // A single operation is its own total.
-    phase.operations.iter().find(|row| row.operation == TOTAL).or(phase.operations.first())
-}
-
-/// `name`: what it is of the floor, and the share that this is of `measured`.
-fn share(name: &str, floor: Option<f64>, measured: Option<f64>) -> Option<String> {
-    let floor = floor?;
-    let of = measured.filter(|measured| *measured > 0.0);
-    let of = of.map(|measured| format!(" ({:.0} % of {measured:.3} ms)", floor / measured * 100.0));
-    Some(format!("{name} {floor:.3} ms{}", of.unwrap_or_default()))
-}
-
-/// What `floor` found for each phase, beside what `measured` has.
-fn lines(floor: &BenchmarkRunStatus, measured: Option<&BenchmarkRunStatus>) -> Vec<String> {
-    let line = |phase: &str| {
-        let own = total(floor, phase)?;
-        let other = measured.and_then(|status| total(status, phase));
-        let (least, latency) = (own.latency_milliseconds, other.map(|row| row.latency_milliseconds));
-        let carried = rate(own.operations_per_second.mean);
-        let used = other.map(|row| format!(" (measured: {})", rate(row.operations_per_second.mean)));
-        let parts = [
-            Some(format!("{carried} ops/s{}", used.unwrap_or_default())),
-            share("p50", least.p50, latency.and_then(|latency| latency.p50)),
-            share("p99", least.p99, latency.and_then(|latency| latency.p99)),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        Some(format!("{phase}: of this, the harness and the network are {}", parts.join(", ")))
-    };
-    floor.phases.iter().filter_map(|phase| line(&phase.name)).collect()
-}
-
 /// Measures the floor of `load` on the node of `datastore`, prints it and removes the run.
 pub async fn measure(
     cluster: &Cluster,
@@ -125,15 +91,9 @@ pub async fn measure(
     let created = created.map_err(|error| Error::Create(Box::new(error)))?;
     print::line(&format!("run/{name} created"))?;
     let ending = follow::subjects(cluster, vec![Subject::Run(Box::new(created))], &options.timeout).await?;
-    let status = cluster.find::<BenchmarkRun>(&name).await?.and_then(|run| run.status).unwrap_or_default();
-    let found = lines(&status, load.status.as_ref());
-    for line in &found {
-        print::line(line)?;
-    }
-    if found.is_empty() {
-        print::line(&format!("the load on the instant server has no result: see dragstrip report {name}"))?;
-        return Ok(ending.exit_code());
-    }
+    let floor = cluster.find::<BenchmarkRun>(&name).await?;
+    print::line(&format!("of this, the harness and the network are {name}:"))?;
+    print::line(&text_report(&Vec::from_iter(load.run.clone().into_iter().chain(floor))))?;
     let removed = api.delete(&name, &DeleteParams::background()).await;
     removed.map_err(|error| Error::Remove(Box::new(error), name))?;
     Ok(ending.exit_code())
@@ -171,26 +131,5 @@ mod tests {
     fn only_phases_of_plain_reads_and_writes_have_a_floor() {
         let declared = json!([{"name": "a", "memtier": {}, "search": {}}, {"name": "b", "bullmq": {}}]);
         assert_eq!(phases(&declared), [json!({"name": "a", "memtier": {}})]);
-    }
-
-    #[test]
-    fn the_floor_stands_beside_what_was_measured() {
-        let status = |rate: f64, p50: f64| -> BenchmarkRunStatus {
-            serde_json::from_value(json!({"phases": [{"name": "read", "tool": {"name": "loadgen"},
-                "repetitions": [], "operations": [{"operation": "GET", "count": 1, "errors": 0,
-                    "bytesPerSecond": 0.0, "operationsPerSecond": {"repetitions": 1, "mean": rate},
-                    "latencyMilliseconds": {"p50": p50}}]}]}))
-            .unwrap()
-        };
-        assert_eq!(
-            lines(&status(200_000.0, 0.1), Some(&status(80_000.0, 0.4))),
-            [
-                "read: of this, the harness and the network are 200,000 ops/s (measured: 80,000), p50 0.100 ms (25 % of 0.400 ms)"
-            ]
-        );
-        assert_eq!(
-            lines(&status(200_000.0, 0.1), None),
-            ["read: of this, the harness and the network are 200,000 ops/s, p50 0.100 ms"]
-        );
     }
 }

@@ -528,10 +528,14 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
             "server sent 2.40 Gbit/s, 48 % of its link's 5 Gbit/s, and sent 100 TCP segments per second",
             |r| linked(r, 5_000, 3_000_000_000),
         ),
-        (Limiter::NothingFound, "20,000 operations per busy second of its main thread; load thread load of a", |r| {
-            linked(r, 5_000, 6_000_000_000);
-            r.nodes[2].loads = true;
-        }),
+        (
+            Limiter::NothingFound,
+            "20,000 operations per busy second of its main thread; load thread load of a",
+            |r| {
+                linked(r, 5_000, 6_000_000_000);
+                r.nodes[2].loads = true;
+            },
+        ),
         (Limiter::Network, "took 4.500 ms of a mean latency of 5.000 ms", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
         }),
