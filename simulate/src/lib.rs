@@ -8,6 +8,7 @@ pub mod history;
 pub mod open_loop;
 pub mod search;
 pub mod steadiness;
+pub mod waiting;
 
 use dragstrip_crds::workload::ToolSpec;
 use dragstrip_results::result::{Operation, PodResult, RepetitionResult, TOTAL};
@@ -52,6 +53,7 @@ fn property(
 pub fn all(cases: usize) -> Vec<Property> {
     let mut all = open_loop::properties(cases);
     all.extend(steadiness::properties(cases));
+    all.extend(waiting::properties(cases));
     all.extend(comparisons::properties(cases));
     all.extend(confirmations::properties(cases));
     all.extend(search::properties(cases));
