@@ -80,9 +80,8 @@ enum Command {
     /// Measure how much equal repetitions and equal starts of a server differ, or with --floor what the
     /// harness and the network are of a result.
     #[command(after_help = "Example:
-  dragstrip calibrate --datastore redis --client-nodes dragstrip.dev/role=client
-  dragstrip calibrate --datastore redis --like redis-read --starts 8
-  dragstrip calibrate --datastore redis --like redis-read --floor")]
+  dragstrip calibrate redis-read --starts 8
+  dragstrip calibrate redis-read --floor")]
     Calibrate(calibrate::Options),
     /// Print the script that lets a shell complete these commands.
     #[command(after_help = "Example:
@@ -183,7 +182,7 @@ mod tests {
             ("follow a -o json", false),
             ("report a -o json", false),
             ("compare a b -o json", false),
-            ("calibrate --datastore a -o json", false),
+            ("calibrate a -o json", false),
         ] {
             let words = ["dragstrip"].into_iter().chain(line.split(' '));
             let parsed = Arguments::command().try_get_matches_from(words);

@@ -34,52 +34,34 @@ fn others(share: f64, pieces: &Range<f64>, random: &mut SmallRng) -> Vec<Range<u
     taken
 }
 
-/// What a load thread did.
-struct Done {
-    replies: u64,
-    waited: u64,
-}
-
-/// A closed loop of one thread while others have its CPU at times. The thread never takes the CPU from
-/// them: no scheduler is worse.
-fn load(taken: &[Range<u64>], random: &mut SmallRng) -> Done {
-    let answer = |random: &mut SmallRng| {
-        let length: f64 = Exp1.sample(random);
-        // As above.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let length = (length * ANSWER) as u64;
-        length
-    };
+/// The replies of a closed loop of one thread, and how long it waited, while others have its CPU at times. It
+/// never takes the CPU from them: no scheduler is worse.
+fn load(taken: &[Range<u64>], random: &mut SmallRng) -> (u64, u64) {
+    // Times are positive and far below 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let answer = |random: &mut SmallRng| (Distribution::<f64>::sample(&Exp1, random) * ANSWER) as u64;
     let mut answers: BinaryHeap<_> = (0..CONNECTIONS).map(|_| Reverse(answer(random))).collect();
-    let (mut free, mut done, mut next) = (0, Done { replies: 0, waited: 0 }, 0);
-    while let Some(Reverse(arrived)) = answers.pop() {
-        let ready = arrived.max(free);
-        if ready >= LENGTH {
-            break;
-        }
-        while taken.get(next).is_some_and(|piece| piece.end <= ready) {
-            next += 1;
-        }
-        let begin = taken.get(next).filter(|piece| piece.start <= ready).map_or(ready, |piece| piece.end);
-        done.waited += begin - ready;
-        done.replies += 1;
+    let (mut free, mut replies, mut waited, mut pieces) = (0, 0, 0, taken.iter().peekable());
+    while let Some(Reverse(arrived)) = answers.pop().filter(|arrived| arrived.0 < LENGTH) {
+        let ready = free.max(arrived);
+        while pieces.next_if(|piece| piece.end <= ready).is_some() {}
+        let begin = pieces.peek().filter(|piece| piece.start <= ready).map_or(ready, |piece| piece.end);
+        waited += begin - ready;
+        replies += 1;
         free = begin + WORK;
         answers.push(Reverse(free + answer(random)));
     }
-    done
+    (replies, waited)
 }
 
 /// Whether the rules call the client of such a load saturated.
-fn found(load: &Done, tool: &ToolSpec) -> bool {
+fn found((replies, waited): (u64, u64), tool: &ToolSpec) -> bool {
     let seconds = |nanos: u64| nanos as f64 / LENGTH as f64 * SECONDS as f64;
-    let mut result = repetition(vec![load.replies; SECONDS]);
-    let client = &mut result.pods[0].client;
-    client.seconds = SECONDS as f64;
-    client.threads = vec![ThreadUsage {
-        name: "load".to_owned(),
-        cpu_seconds: seconds(load.replies * WORK),
-        waiting_seconds: seconds(load.waited),
-    }];
+    let mut result = repetition(vec![replies; SECONDS]);
+    let (cpu_seconds, waiting_seconds) = (seconds(replies * WORK), seconds(waited));
+    result.pods[0].client.seconds = SECONDS as f64;
+    result.pods[0].client.threads =
+        vec![ThreadUsage { name: "load".to_owned(), cpu_seconds, waiting_seconds }];
     findings(&mut result, tool).iter().any(|name| name == "ClientSaturated")
 }
 
@@ -90,36 +72,22 @@ pub fn properties(cases: usize) -> Vec<Property> {
             .unwrap_or_else(|_| unreachable!("the manifest is valid")),
     );
     let (small, slices) = (2e4..1e5, 1e6..4e6);
+    let beside = |share: Range<f64>, pieces: &Range<f64>, random: &mut SmallRng| {
+        load(&others(random.random_range(share), pieces, random), random)
+    };
+    let kernel =
+        "A load thread beside work of the kernel, up to 2 % of its CPU, is not reported as saturated";
+    let process = "A load thread beside processes with a quarter or more of its CPU is reported as saturated";
+    let lost =
+        "A closed loop that is not reported has lost at most 12 % of its throughput to other processes";
     vec![
-        property(
-            "A load thread beside work of the kernel, up to 2 % of its CPU, is not reported as saturated",
-            0.99,
-            cases,
-            |random| {
-                let taken = others(random.random_range(0.002..0.02), &small, random);
-                !found(&load(&taken, random), &tool)
-            },
-        ),
-        property(
-            "A load thread beside processes with a quarter or more of its CPU is reported as saturated",
-            0.95,
-            cases,
-            |random| {
-                let taken = others(random.random_range(0.25..0.6), &slices, random);
-                found(&load(&taken, random), &tool)
-            },
-        ),
-        property(
-            "A closed loop that is not reported has lost at most 12 % of its throughput to other processes",
-            0.99,
-            cases,
-            |random| {
-                let pieces = if random.random() { &small } else { &slices };
-                let taken = others(random.random_range(0.01..0.6), pieces, random);
-                let disturbed = load(&taken, random);
-                let alone = load(&[], random).replies as f64;
-                found(&disturbed, &tool) || disturbed.replies as f64 >= 0.88 * alone
-            },
-        ),
+        property(kernel, 0.99, cases, |random| !found(beside(0.002..0.02, &small, random), &tool)),
+        property(process, 0.95, cases, |random| found(beside(0.25..0.6, &slices, random), &tool)),
+        property(lost, 0.99, cases, |random| {
+            let pieces = if random.random() { &small } else { &slices };
+            let disturbed = beside(0.01..0.6, pieces, random);
+            let alone = load(&[], random).0 as f64;
+            found(disturbed, &tool) || disturbed.0 as f64 >= 0.88 * alone
+        }),
     ]
 }

@@ -1,5 +1,6 @@
-//! `dragstrip calibrate`: measures how much equal measurements differ, between repetitions on one start
-//! of a server and between starts, with a suite that it creates and follows. Needs the client.
+//! `dragstrip calibrate`: measures again what a run measured, to see how much equal measurements differ
+//! between repetitions on one start of a server and between starts, or what of its figures the harness
+//! and the network are. Creates a suite and follows it. Needs the client.
 
 mod floor;
 
@@ -7,21 +8,22 @@ use super::{
     client::{self, Cluster, Subject},
     follow,
 };
-use crate::output::{details, print};
+use crate::output::{details, input::text_report, print};
 use clap::Args;
 use dragstrip_core::{labels::SUITE, run::noise};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, Datastore,
-    run::{NoiseFigure, NoiseStatus, RunReference},
+    run::{NoiseFigure, NoiseStatus, RunReference, Target},
     units::Period,
 };
 use dragstrip_report::starts_needed;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// The differences, as shares, for which the numbers of starts are printed.
@@ -29,33 +31,19 @@ const DIFFERENCES: [f64; 3] = [0.02, 0.05, 0.1];
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Load servers with the spec of this Datastore, one after the other. It keeps its own server.
-    #[arg(long, value_name = "NAME")]
-    pub datastore: String,
-    /// Load as this run does, with its phases and clients, instead of reading 100,000 keys. Only runs
-    /// with the same phases report the noise.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["client_nodes", "share_server_node", "duration"])]
-    pub like: Option<String>,
-    /// Measure once, on a server that answers at once on the Datastore's node: the part of latency and
-    /// rate that is the harness's and the network's, beside the figures of --like. Needs the access to
-    /// get pods.
-    #[arg(long, conflicts_with_all = ["starts", "repetitions"])]
-    pub floor: bool,
-    /// Place clients on nodes with this label, such as dragstrip.dev/role=client; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
-    pub client_nodes: Vec<(String, String)>,
-    /// Let clients run on the server's node, as a cluster of one machine needs.
-    #[arg(long)]
-    pub share_server_node: bool,
+    /// Measure the phases of this run with its clients, on servers with the spec of its Datastore.
+    #[arg(value_name = "RUN")]
+    pub run: String,
     /// Start the server this many times, at least twice.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub starts: u32,
     /// Measure each start this many times, at least 3.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=99))]
     pub repetitions: u32,
-    /// Measure for this time each, without --like.
-    #[arg(long, default_value = "30s")]
-    pub duration: Period,
+    /// Load a server that answers at once, on the node of the run's Datastore, and print its figures
+    /// beside the run's: the part of the harness and the network. Needs the right to get pods.
+    #[arg(long, conflicts_with = "starts")]
+    pub floor: bool,
     /// Give up after this time, with exit code 2.
     #[arg(long, default_value = "2h")]
     pub timeout: Period,
@@ -65,76 +53,42 @@ pub struct Options {
 pub enum Error {
     #[error(transparent)]
     Cluster(#[from] client::Error),
-    #[error("failed to build the manifest")]
-    Build(#[source] serde_json::Error),
-    #[error("failed to create the suite or run")]
-    Create(#[source] Box<kube::Error>),
-    #[error("Datastore {0} has no running server: wait until it is Ready")]
+    #[error("run {0} loads an external server, which nobody here can start again")]
+    External(String),
+    #[error(
+        "the Datastore of run {0} has no running server: name a run whose target is a datastoreRef that is Ready"
+    )]
     NoServer(String),
-    #[error("failed to read pod {1}")]
-    Pod(#[source] Box<kube::Error>, String),
-    #[error("failed to remove run/{1}")]
-    Remove(#[source] Box<kube::Error>, String),
+    #[error("failed to build the suite")]
+    Build(#[source] serde_json::Error),
+    #[error("failed to create the suite")]
+    Create(#[source] Box<kube::Error>),
     #[error(transparent)]
     Follow(#[from] follow::Error),
     #[error("failed to list the runs of suite {1}")]
     List(#[source] Box<kube::Error>, String),
+    #[error("failed to remove suite {1}")]
+    Remove(#[source] Box<kube::Error>, String),
     #[error(transparent)]
     Print(#[from] print::Error),
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text} is not KEY=VALUE"))?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
-/// What is measured.
-struct Load {
-    phases: Value,
-    clients: Value,
-    /// The run that is repeated.
-    run: Option<BenchmarkRun>,
-}
-
-impl Load {
-    /// The load of the run `like`; else equal reads of the same keys.
-    fn of(options: &Options, like: Option<BenchmarkRun>) -> Result<Self, Error> {
-        if let Some(run) = like {
-            let phases = serde_json::to_value(&run.spec.phases).map_err(Error::Build)?;
-            let clients = serde_json::to_value(&run.spec.clients).map_err(Error::Build)?;
-            return Ok(Self { phases, clients, run: Some(run) });
-        }
-        let selector: Map<String, Value> =
-            options.client_nodes.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        let mut clients = json!({"shareServerNode": options.share_server_node});
-        if !selector.is_empty() {
-            clients["placement"] = json!({"nodeSelector": selector});
-        }
-        let phases = json!([{
-            "name": "read",
-            "warmup": "3s",
-            "load": {"keyMaximum": 99_999},
-            "loadgen": {"ratio": "0:1", "keyMaximum": 99_999, "duration": options.duration.to_string()}
-        }]);
-        Ok(Self { phases, clients, run: None })
-    }
-}
-
-/// The suite: a run for each start of a server with the spec `datastore`.
-fn suite(options: &Options, name: &str, datastore: &Value, load: &Load) -> Value {
+/// The suite: a run for each of so many starts of a server with the spec `datastore`, with the `phases`
+/// and the clients of `run`.
+fn suite(options: &Options, name: &str, run: &BenchmarkRun, datastore: &Value, phases: &Value) -> Value {
     json!({
         "apiVersion": "dragstrip.dev/v1alpha1",
         "kind": "BenchmarkSuite",
         "metadata": {"name": name},
         "spec": {
             "variants": [{"name": "start", "target": {"datastore": datastore}}],
-            "repetitions": options.starts,
+            "repetitions": if options.floor { 1 } else { options.starts },
             "run": {
-                "calibrate": true,
+                "calibrate": !options.floor,
                 "repetitions": options.repetitions,
                 "timeout": options.timeout.to_string(),
-                "clients": load.clients,
-                "phases": load.phases
+                "clients": run.spec.clients,
+                "phases": phases
             }
         }
     })
@@ -169,37 +123,66 @@ fn needed(figure: &NoiseFigure, repetitions: u32) -> String {
     )
 }
 
-pub async fn calibrate(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
-    let datastore = cluster.get::<Datastore>("datastore", &options.datastore).await?;
-    let like = match &options.like {
-        Some(name) => Some(cluster.get::<BenchmarkRun>("run", name).await?),
-        None => None,
+/// What `found` says, for people.
+fn report(found: &[BenchmarkRun], options: &Options, name: &str) -> Vec<String> {
+    let Some(noise) = self::found(found) else {
+        return vec![format!("the calibration has no result: see dragstrip report {name}")];
     };
-    let load = Load::of(options, like)?;
-    if options.floor {
-        return floor::measure(cluster, options, &datastore, &load).await;
-    }
-    let datastore = serde_json::to_value(&datastore.spec).map_err(Error::Build)?;
+    let figures = noise.figures.iter();
+    let lines = figures.flat_map(|figure| [details::noise(figure), needed(figure, options.repetitions)]);
+    lines.chain([format!("later runs of these phases report it until suite/{name} is deleted")]).collect()
+}
+
+/// The Datastore that `run` loads or loaded.
+async fn datastore(cluster: &Cluster, run: &BenchmarkRun) -> Result<Datastore, Error> {
+    Ok(match &run.spec.target {
+        Target::DatastoreRef(reference) => cluster.get("datastore", &reference.name).await?,
+        Target::Datastore(spec) => Datastore::new(&run.name_any(), spec.clone()),
+        Target::External(_) => return Err(Error::External(run.name_any())),
+    })
+}
+
+/// The server that answers at once in place of `datastore`.
+async fn floor_of(cluster: &Cluster, options: &Options, datastore: &Datastore) -> Result<Value, Error> {
+    let none = || Error::NoServer(options.run.clone());
+    let pod = datastore.status.as_ref().and_then(|status| status.pod.as_deref()).ok_or_else(none)?;
+    let pod = cluster.get::<Pod>("pod", pod).await?;
+    floor::server(datastore, &pod).ok_or_else(none)
+}
+
+pub async fn calibrate(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let run = cluster.get::<BenchmarkRun>("run", &options.run).await?;
+    let datastore = datastore(cluster, &run).await?;
+    let phases = serde_json::to_value(&run.spec.phases).map_err(Error::Build)?;
     let name = format!("calibrate-{}", Timestamp::now().strftime("%m%d-%H%M%S"));
-    let suite = suite(options, &name, &datastore, &load);
+    let suite = if options.floor {
+        let server = floor_of(cluster, options, &datastore).await?;
+        suite(options, &name, &run, &server, &floor::phases(&phases))
+    } else {
+        suite(options, &name, &run, &json!(datastore.spec), &phases)
+    };
     let suite: BenchmarkSuite = serde_json::from_value(suite).map_err(Error::Build)?;
-    let created = cluster.api::<BenchmarkSuite>().create(&PostParams::default(), &suite).await;
+    let suites = cluster.api::<BenchmarkSuite>();
+    let created = suites.create(&PostParams::default(), &suite).await;
     let created = created.map_err(|error| Error::Create(Box::new(error)))?;
     print::line(&format!("suite/{name} created"))?;
     let ending = follow::subjects(cluster, vec![Subject::Suite(Box::new(created))], &options.timeout).await?;
     let own = ListParams::default().labels(&format!("{SUITE}={name}"));
     let runs = cluster.api::<BenchmarkRun>().list(&own).await;
     let runs = runs.map_err(|error| Error::List(Box::new(error), name.clone()))?.items;
-    let Some(noise) = found(&runs) else {
-        print::line(&format!("the calibration has no result: see dragstrip report {name}"))?;
-        return Ok(ending.exit_code());
-    };
-    for figure in &noise.figures {
-        print::line(&details::noise(figure))?;
-        print::line(&needed(figure, options.repetitions))?;
+    if options.floor {
+        print::line(&format!("of {}, the harness and the network are {}:", options.run, joined(&runs)))?;
+        print::line(&text_report(&[vec![run], runs].concat()))?;
+        let removed = suites.delete(&name, &DeleteParams::background()).await;
+        removed.map_err(|error| Error::Remove(Box::new(error), name))?;
+    } else {
+        report(&runs, options, &name).iter().try_for_each(|line| print::line(line))?;
     }
-    print::line(&format!("later runs of these phases report it until suite/{name} is deleted"))?;
     Ok(ending.exit_code())
+}
+
+fn joined(runs: &[BenchmarkRun]) -> String {
+    runs.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -213,14 +196,20 @@ mod tests {
         options: Options,
     }
 
-    pub(super) fn options(arguments: &[&str]) -> Options {
-        Line::try_parse_from([&["calibrate"], arguments].concat()).unwrap().options
+    fn run() -> BenchmarkRun {
+        serde_json::from_value(json!({"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
+            "metadata": {"name": "redis-read"}, "spec": {"target": {"datastoreRef": {"name": "redis"}},
+                "clients": {"shareServerNode": true, "placement": {"nodeSelector": {"dragstrip.dev/role": "client"}}},
+                "phases": [{"name": "read", "load": {"keyMaximum": 9}, "loadgen": {"duration": "30s"}}]}}))
+        .unwrap()
     }
 
-    fn made(arguments: &[&str]) -> BenchmarkSuite {
-        let (options, datastore) = (options(arguments), json!({"engine": "Redis", "threads": 1}));
-        let load = Load::of(&options, None).unwrap();
-        let mut value = suite(&options, "calibrate-0101-123456", &datastore, &load);
+    fn made(arguments: &[&str], datastore: &Value) -> BenchmarkSuite {
+        let options =
+            Line::try_parse_from([&["calibrate", "redis-read"], arguments].concat()).unwrap().options;
+        let phases = json!(run().spec.phases);
+        let phases = if options.floor { floor::phases(&phases) } else { phases };
+        let mut value = suite(&options, "calibrate-0101-123456", &run(), datastore, &phases);
         value["metadata"]["namespace"] = json!("races");
         value["metadata"]["uid"] = json!("uid");
         serde_json::from_value(value).unwrap()
@@ -228,12 +217,9 @@ mod tests {
 
     #[test]
     fn the_api_server_and_the_operator_accept_the_suite() {
-        for arguments in [
-            &["--datastore", "redis"][..],
-            &["--datastore", "redis", "--starts", "64", "--duration", "1m"],
-            &["--datastore", "redis", "--client-nodes", "dragstrip.dev/role=client", "--share-server-node"],
-        ] {
-            let suite = made(arguments);
+        let redis = json!({"engine": "Redis", "threads": 1});
+        for arguments in [&[][..], &["--starts", "64", "--repetitions", "99"]] {
+            let suite = made(arguments, &redis);
             suite.validate_cel().unwrap_or_else(|errors| panic!("{arguments:?}: {errors:?}"));
             let expanded = dragstrip_core::suite::expand::expand(&suite)
                 .unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
@@ -241,8 +227,29 @@ mod tests {
             assert_eq!(expanded.runs.len(), starts, "{arguments:?}: a run for each start");
             for child in expanded.runs {
                 assert!(child.spec.calibrate && child.spec.target.datastore().is_some(), "{arguments:?}");
+                assert!(child.spec.clients.share_server_node, "{arguments:?}: the run's clients");
             }
         }
+    }
+
+    #[test]
+    fn the_floor_is_one_start_of_a_server_that_stores_nothing() {
+        let pod: Pod = serde_json::from_value(json!({"spec": {"nodeName": "node-a", "containers": [],
+            "initContainers": [{"name": "observer", "image": "runner:1"}]}}))
+        .unwrap();
+        let datastore: Datastore = serde_json::from_value(json!({"apiVersion": "dragstrip.dev/v1alpha1",
+            "kind": "Datastore", "metadata": {"name": "redis"}, "spec": {"engine": "Redis", "threads": 2,
+                "placement": {"nodeSelector": {"pool": "servers"}}}}))
+        .unwrap();
+        let suite = made(&["--floor"], &floor::server(&datastore, &pod).unwrap());
+        suite.validate_cel().unwrap_or_else(|errors| panic!("{errors:?}"));
+        let runs = dragstrip_core::suite::expand::expand(&suite).unwrap().runs;
+        let [run] = runs.as_slice() else { panic!("{} runs", runs.len()) };
+        assert!(!run.spec.calibrate && run.spec.phases[0].load.is_none(), "{:?}", run.spec);
+        let server = run.spec.target.datastore().unwrap();
+        assert_eq!((server.image.as_deref(), server.threads), (Some("runner:1"), 1));
+        let selector = &server.placement.node_selector;
+        assert_eq!((&*selector["kubernetes.io/hostname"], &*selector["pool"]), ("node-a", "servers"));
     }
 
     #[test]

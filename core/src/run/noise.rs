@@ -39,7 +39,8 @@ fn place<'a>(status: &'a BenchmarkRunStatus, phase: &str) -> Option<Vec<(&'a str
 }
 
 fn same_place(status: &BenchmarkRunStatus, other: &BenchmarkRunStatus, phase: &str) -> bool {
-    place(status, phase).is_some_and(|own| place(other, phase) == Some(own))
+    let own = place(status, phase);
+    own.is_some() && place(other, phase) == own
 }
 
 /// Whether `other` measured a phase of `status` in the same place, and ended with usable figures.

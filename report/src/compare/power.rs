@@ -16,17 +16,12 @@ use std::collections::BTreeMap;
 /// More starts than anybody measures.
 const MOST_STARTS: u32 = 200;
 
-/// The smallest difference, as a share, that a test of two sides with `n` independent values each finds
-/// in four of five cases, if a value has this `variance`.
-fn of_two_sides(n: f64, variance: f64) -> Option<f64> {
-    (n > 1.0).then(|| interval::detectable(2.0 * (n - 1.0), 2.0 * variance / n))
-}
-
 /// The smallest difference, as a share, that so many `starts` of each side with so many `repetitions`
 /// each show. `None` for one start, and if only one start was calibrated.
 fn detectable(noise: &NoiseFigure, starts: u32, repetitions: f64) -> Option<f64> {
     let variance = noise.between_starts?.powi(2) + noise.between_repetitions.powi(2) / repetitions;
-    of_two_sides(f64::from(starts), variance)
+    let n = f64::from(starts);
+    (starts > 1).then(|| interval::detectable(2.0 * (n - 1.0), 2.0 * variance / n))
 }
 
 /// The fewest starts of each side with so many `repetitions` each that show a `difference`.
@@ -36,16 +31,12 @@ pub fn starts_needed(noise: &NoiseFigure, difference: f64, repetitions: f64) -> 
     })
 }
 
-/// The smallest difference that the measurements of `here` and `there` show, at the level that varies.
+/// The smallest difference that the measurements of `here` and `there` show.
 fn seen(noise: &NoiseFigure, here: &Row, there: &Row) -> Option<f64> {
-    let (own, other) = (starts(here), starts(there));
-    let measured = |row: &Row| row.counted().count() as f64;
-    if own.keys().eq(other.keys()) {
-        return of_two_sides(measured(here).min(measured(there)), noise.between_repetitions.powi(2));
-    }
-    let each = |row: &Row, starts: usize| measured(row) / starts.max(1) as f64;
-    let repetitions = each(here, own.len()).min(each(there, other.len()));
-    detectable(noise, u32::try_from(own.len().min(other.len())).unwrap_or(u32::MAX), repetitions)
+    let sides = [here, there].map(|row| (starts(row).len(), row.counted().count()));
+    let fewest = sides.iter().map(|(starts, _)| *starts).min()?;
+    let repetitions = sides.map(|(starts, measured)| measured as f64 / starts.max(1) as f64);
+    detectable(noise, u32::try_from(fewest).unwrap_or(u32::MAX), repetitions[0].min(repetitions[1]))
 }
 
 /// A sentence about each phase and metric whose noise is known: what its comparisons can show.
