@@ -426,11 +426,37 @@ fn memory_is_reported_after_the_settle_time_and_right_after_the_load() {
 }
 
 #[test]
+fn a_comparison_notes_what_it_sees_by_the_noise_of_calibrations_and_judges_as_without() {
+    let verdicts = |document: &Document| -> Vec<_> {
+        document.rows.iter().map(|row| row.comparison.as_ref().map(|one| one.verdict)).collect()
+    };
+    let without = build(suite_input());
+    let mut input = suite_input();
+    for entry in &mut input.entries {
+        let noise = json!({"figures": [{"phase": "read", "metric": "OperationsPerSecond", "starts": 5,
+            "repetitions": 15, "betweenRepetitions": 0.01, "betweenStarts": 0.02}],
+            "foundBy": {"namespace": "races", "name": "still-5"}, "measuredAt": "2026-01-01T00:00:00Z"});
+        entry.run.status.as_mut().unwrap().noise = serde_json::from_value(noise).unwrap();
+    }
+    let with = build(input);
+    let note = "read: this comparison sees 6.8 % or more of OperationsPerSecond, by the noise that races/still-5 measured on 2026-01-01";
+    let notes: Vec<&String> = with.all_notes().collect();
+    assert!(notes.iter().any(|one| *one == note), "{notes:?}");
+    assert_eq!(verdicts(&with), verdicts(&without), "noise only warns");
+}
+
+#[test]
 fn the_facts_of_a_run_come_from_its_record() {
     let mut run = run("a", "redis", &[1.0], 1.0);
     let record = json!({"key": "k", "facts": [{"name": "machine.server.kernel", "value": "6.8"}]});
     run.status.as_mut().unwrap().comparability = serde_json::from_value(record).unwrap();
-    let facts = facts::facts(&run, &[]);
+    let mut result: RepetitionResult =
+        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
+    for (pod, megahertz) in result.pods.iter_mut().zip([[2300.2, 3100.0], [2200.0, 2500.0]]) {
+        pod.client.host.get_or_insert_default().megahertz = Some(megahertz);
+    }
+    let facts = facts::facts(&run, &[result]);
+    assert_eq!(facts["clock.clients"], "2200 to 3100 MHz");
     assert_eq!(facts["machine.server.kernel"], "6.8");
     assert!(!facts.contains_key("server.version"), "{facts:?}");
 }
