@@ -62,8 +62,6 @@ pub struct Written {
     seconds: f64,
     services: Vec<Service>,
     stateful_sets: Vec<StatefulSet>,
-    /// Merge patches of the Datastores' statuses.
-    statuses: Vec<String>,
 }
 
 /// How long it takes until `count` StatefulSets exist, while `write` writes what belongs to each.
@@ -101,12 +99,10 @@ pub async fn datastores(
     report.judged(&format!("{name}: calls of each"), calls / count as f64, "calls", 5.0, DRAGONFLY_CALLS);
     report.add_without_goal(&format!("{name}: quiet after"), settled.seconds, "s");
     let all = ListParams::default();
-    let stores = cluster.api::<Datastore>(namespace).list(&all).await?.items;
     let written = Written {
         seconds,
         services: cluster.api(namespace).list(&all).await?.items,
         stateful_sets: cluster.api(namespace).list(&all).await?.items,
-        statuses: stores.iter().map(|store| json!({"status": store.status}).to_string()).collect(),
     };
     cluster.remove_namespace(namespace).await?;
     Ok(written)
@@ -126,7 +122,7 @@ fn anew<K: Object>(object: &K) -> Result<String> {
     Ok(anew.to_string())
 }
 
-/// The same writes as those of [`datastores`], by a client that decides nothing, while no operator runs.
+/// The same writes until the last StatefulSet exists as in [`datastores`], by a client that decides nothing, while no operator runs.
 pub async fn bare_datastores(cluster: &Cluster, written: &Written, report: &mut Report) -> Result<()> {
     let namespace = "bare";
     let count = written.stateful_sets.len();
@@ -134,15 +130,13 @@ pub async fn bare_datastores(cluster: &Cluster, written: &Written, report: &mut 
     let stateful_sets = written.stateful_sets.iter().map(anew).collect::<Result<Vec<_>>>()?;
     let (services, stateful_sets, of_each) = (&services, &stateful_sets, services.len() / count);
     let seconds = until_stateful_sets(cluster, namespace, count, |index| async move {
-        let store = format!("store-{index}");
-        let path = Datastore::url_path(&(), Some(namespace));
-        cluster.send("POST", &path, datastore(&store).to_string()).await?;
+        let store = datastore(&format!("store-{index}")).to_string();
+        cluster.send("POST", &Datastore::url_path(&(), Some(namespace)), store).await?;
         for service in &services[index * of_each..(index + 1) * of_each] {
             cluster.send("POST", &Service::url_path(&(), Some(namespace)), service.clone()).await?;
         }
-        let path_of_sets = StatefulSet::url_path(&(), Some(namespace));
-        cluster.send("POST", &path_of_sets, stateful_sets[index].clone()).await?;
-        cluster.send("PATCH", &format!("{path}/{store}/status"), written.statuses[index].clone()).await
+        let path = StatefulSet::url_path(&(), Some(namespace));
+        cluster.send("POST", &path, stateful_sets[index].clone()).await
     })
     .await?;
     let name = format!("{count} Datastores to StatefulSets");
