@@ -29,16 +29,6 @@ pub fn doubled(phase: &PhaseSpec) -> Option<(ToolSpec, u64)> {
     Some((tool, connections))
 }
 
-/// The point of `declared` among the `stored` results: of several measurements the last.
-fn measured<'a>(
-    run: &'a ValidatedRun,
-    declared: &PhaseSpec,
-    stored: &'a BTreeMap<String, RepetitionResult>,
-) -> Option<(&'a Attempt, &'a RepetitionResult)> {
-    let own = |attempt: &&Attempt| attempt.confirms() && attempt.phase == declared.name;
-    run.attempts.iter().rev().filter(own).find_map(|attempt| Some((attempt, stored.get(&attempt.name)?)))
-}
-
 /// `phase` with what the point of `declared` showed, if one was measured.
 pub fn confirmed(
     run: &ValidatedRun,
@@ -46,7 +36,11 @@ pub fn confirmed(
     stored: &BTreeMap<String, RepetitionResult>,
     mut phase: PhaseStatus,
 ) -> PhaseStatus {
-    let Some((attempt, result)) = measured(run, declared, stored) else { return phase };
+    let own = |attempt: &&Attempt| attempt.confirms() && attempt.phase == declared.name;
+    let points = run.attempts.iter().filter(own);
+    // Of several measurements of the last repetition the last.
+    let point = points.rev().find_map(|attempt| Some((attempt, stored.get(&attempt.name)?)));
+    let Some((attempt, result)) = point else { return phase };
     let failure = result.failure.as_ref().map(|failure| failure.failure.message.as_str());
     let rate = result.point.as_ref().filter(|_| failure.is_none());
     let total = operation(&phase, None).map(|total| total.operations_per_second);
