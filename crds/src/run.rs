@@ -161,10 +161,11 @@ impl PhaseSpec {
         Some(tenth as u32)
     }
 
-    /// The phase without the choice of the figure that reports show first, which changes no measurement.
+    /// The phase without what changes none of its figures: the one that reports show first, and the
+    /// point after them.
     #[must_use]
     pub fn measured(&self) -> Self {
-        Self { headline: None, ..self.clone() }
+        Self { headline: None, confirm: false, ..self.clone() }
     }
 }
 

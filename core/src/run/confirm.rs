@@ -138,6 +138,8 @@ mod tests {
         assert_eq!((connections, spec.connections_per_thread), (40, 40));
         assert_eq!(tool.planned_seconds(), Some(10.0));
         assert_eq!(doubled(&run.spec.phases[1]), None);
+        let without = PhaseSpec { confirm: false, ..run.spec.phases[0].clone() };
+        assert_eq!(run.spec.phases[0].measured(), without, "runs with and without the point are comparable");
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub struct ValidatedRun {
     /// The declaration, with the warm-ups that its phases have by default.
     pub spec: BenchmarkRunSpec,
     /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
-    /// `thresholds` and each `headline`.
+    /// `thresholds`, each `headline` and each `confirm`.
     pub spec_hash: String,
     /// Seconds of warm-up of the phases that declare none; `spec` has them too.
     pub default_warmups: BTreeMap<String, u32>,
