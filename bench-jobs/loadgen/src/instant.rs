@@ -44,10 +44,13 @@ fn header(bytes: &[u8], sign: u8) -> Result<Option<(usize, usize)>, Malformed> {
     Ok(Some((number.ok_or(Malformed)?, end + 2)))
 }
 
+/// The first two words of a command; empty ones are missing.
+type Words<'a> = [&'a [u8]; 2];
+
 /// The words of the first command in `bytes` and its length; `None` if it is incomplete.
-fn command(bytes: &[u8]) -> Result<Option<([&[u8]; 2], usize)>, Malformed> {
+fn command(bytes: &[u8]) -> Result<Option<(Words<'_>, usize)>, Malformed> {
     let Some((words, mut at)) = header(bytes, b'*')? else { return Ok(None) };
-    let mut first: [&[u8]; 2] = [b"", b""];
+    let mut first: Words<'_> = [b"", b""];
     for number in 0..words {
         let Some((length, line)) = header(&bytes[at..], b'$')? else { return Ok(None) };
         let Some(word) = bytes.get(at + line..at + line + length + 2) else { return Ok(None) };
@@ -66,7 +69,7 @@ struct Process {
 }
 
 /// Appends the reply to a command of these first words.
-fn reply([name, argument]: [&[u8]; 2], process: &Process, to: &mut Vec<u8>) {
+fn reply([name, argument]: Words<'_>, process: &Process, to: &mut Vec<u8>) {
     process.commands.set(process.commands.get() + 1);
     match name.to_ascii_uppercase().as_slice() {
         b"GET" => to.extend_from_slice(VALUE),

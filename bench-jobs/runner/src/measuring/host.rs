@@ -215,7 +215,7 @@ ctxt 5
         let text = "processor\t: 0\ncpu MHz\t\t: 2300.5\nprocessor\t: 1\ncpu MHz\t\t: 3100.0\n";
         assert_eq!(range(text), Some([2300.5, 3100.0]));
         assert_eq!(range("processor\t: 0\nBogoMIPS\t: 50.0\n"), None, "Arm does not report it here");
-        assert_eq!(wider([2.0, 3.0], [1.0, 2.5]), [1.0, 3.0]);
+        assert_eq!([[2.0, 3.0], [1.0, 2.5]].into_iter().reduce(wider), Some([1.0, 3.0]));
     }
 
     #[test]
