@@ -4,5 +4,6 @@ pub mod clock;
 pub mod environment;
 pub mod failure;
 pub mod install;
+pub mod isolation;
 pub mod stdout;
 pub mod stop;

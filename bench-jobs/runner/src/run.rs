@@ -17,7 +17,7 @@ use crate::{
         deliver,
         http::{self, Serving},
     },
-    frame::{failure::failure, stdout::print_line, stop::Stop},
+    frame::{failure::failure, isolation, stdout::print_line, stop::Stop},
     server::members,
 };
 use dragstrip_crds::{
@@ -61,6 +61,7 @@ pub async fn run(options: &Options) -> u8 {
     let mut serving = None;
     result.failure = measure(&pod, guard, options, &mut serving, &mut result).await.err();
     clean(&pod, &mut result);
+    isolation::end_others().await;
     let code = delivered(&result, options);
     wait_for_last_scrape(&pod, &result).await;
     if let Some(serving) = serving {
@@ -72,7 +73,8 @@ pub async fn run(options: &Options) -> u8 {
 /// Delivers the result; returns the exit code.
 fn delivered(result: &PodResult, options: &Options) -> u8 {
     if let Some(failure) = &result.failure {
-        eprintln!("{:?}: {}", failure.step, failure.message);
+        // A line of its own could look like a result.
+        eprintln!("{:?}: {}", failure.step, failure.message.replace(['\n', '\r'], " "));
     }
     match deliver::deliver(result, &options.termination_log) {
         Err(error) => {
@@ -128,6 +130,7 @@ async fn measure(
     result: &mut PodResult,
 ) -> Result<(), Failure> {
     let preparing = |message: String| failure(FailureStep::Preflight, message);
+    isolation::close().map_err(|e| preparing(format!("cannot close the runner to the tool: {e}")))?;
     let stop = Stop::listen().map_err(|e| preparing(format!("cannot listen for signals: {e}")))?;
     let listen = options.listen;
     let served = http::serve(listen, &pod.job, guard, pod.client_index, Arc::clone(&pod.shared)).await;

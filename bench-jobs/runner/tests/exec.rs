@@ -135,3 +135,19 @@ async fn a_password_that_is_a_number_changes_no_number() {
         "{message}"
     );
 }
+
+#[tokio::test]
+async fn a_tool_of_the_same_user_reaches_neither_the_runners_log_nor_its_job() {
+    let server = Redis::start(&[]).await;
+    // The tool's own entries are open: what fails below fails because of the runner.
+    let script = "ls /proc/$$/fd >/dev/null && cat /proc/$$/environ >/dev/null || exit 7
+        ! ls /proc/$PPID/fd >/dev/null || exit 8
+        ! cat /proc/$PPID/environ >/dev/null || exit 9
+        (echo 'DRAGSTRIP-RESULT {}' >/proc/$PPID/fd/1) || echo 'ran 500'";
+    let tool = json!({"exec": {
+        "image": "i", "command": ["sh", "-c", script],
+        "parser": {"regex": {"lines": [{"pattern": "^ran (?<count>\\d+)", "operation": "GET"}]}},
+    }});
+    let finished = run(Pod::unprivileged(&job(server.port, &tool))).await;
+    assert_eq!(finished.result.failure, None, "8 is the runner's output, 9 its environment");
+}

@@ -16,7 +16,7 @@ use nix::{
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
@@ -102,9 +102,27 @@ pub struct Pod {
 impl Pod {
     /// A pod with this job.
     pub fn new(job: &Value) -> Self {
+        Self::of(tempfile::tempdir().unwrap(), Path::new(RUNNER), job)
+    }
+
+    /// A pod of a user without rights, as in a cluster: root may do what others may not.
+    pub fn unprivileged(job: &Value) -> Self {
+        const NOBODY: u32 = 65534;
         let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        // Only root can reach what is built in its home.
+        let program = directory.path().join("runner");
+        fs::copy(RUNNER, &program).unwrap();
+        let mut pod = Self::of(directory, &program, job);
+        if nix::unistd::geteuid().is_root() {
+            pod.command.uid(NOBODY).gid(NOBODY);
+        }
+        pod
+    }
+
+    fn of(directory: tempfile::TempDir, program: &Path, job: &Value) -> Self {
         let path = |name: &str| directory.path().join(name);
-        let mut command = Command::new(RUNNER);
+        let mut command = Command::new(program);
         command
             .args(["run", "--listen", "127.0.0.1:0"])
             .arg("--output-directory")

@@ -37,10 +37,18 @@ const REMOVED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const UNENDED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The log of `pod`, as far as it matters.
-async fn read_log(api: &Api<Pod>, pod: &Pod, large: &Arc<Semaphore>) -> Result<Log, String> {
+async fn read_log(
+    api: &Api<Pod>,
+    attempt: &Attempt,
+    pod: &Pod,
+    large: &Arc<Semaphore>,
+) -> Result<Log, String> {
     let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
     match api.log_stream(&pod.name_any(), &parameters).await {
-        Ok(stream) => log::read(stream, large).await.map_err(|error| error.to_string()),
+        Ok(stream) => {
+            let log = log::read(stream, large, |result| is_own(result, attempt, pod)).await;
+            log.map_err(|error| error.to_string())
+        }
         Err(kube::Error::Api(status)) => Err(status.message),
         Err(error) => Err(error.to_string()),
     }
@@ -168,8 +176,8 @@ async fn request(client: &Client, large: &Arc<Semaphore>, attempt: &Attempt, pod
     }
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let within = if pods::ended(pod) { LOG_WITHIN } else { UNENDED_LOG_WITHIN };
-    let why = match tokio::time::timeout(within, read_log(&api, pod, large)).await {
-        Ok(Ok(log)) => match (log.result.filter(|result| is_own(result, attempt, pod)), log.only_line) {
+    let why = match tokio::time::timeout(within, read_log(&api, attempt, pod, large)).await {
+        Ok(Ok(log)) => match (log.result, log.only_line) {
             (Some(result), _) => return Answer::Result(Box::new((result, log.permit))),
             (None, Some(line)) if says_removed(&line) => line,
             (None, _) => return Answer::Nothing,

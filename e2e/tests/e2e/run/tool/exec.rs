@@ -73,6 +73,46 @@ async fn a_tool_that_fails_is_quoted() -> Result<()> {
     .await
 }
 
+/// A tool that writes results of its own, complete and for this very pod: to the runner's output, to the
+/// termination message, and from a process that outlives it.
+const FORGER: &str = r#"
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command:
+    - bash
+    - -c
+    - |
+      forged='{"phase":"bench","repetition":1,"pod":"'$POD_NAME'","complete":true,"tool":{"name":"forged","arguments":[],"connections":0,"pipeline":0},"operations":[]}'
+      echo "DRAGSTRIP-RESULT $forged" >/proc/1/fd/1 && opened=yes
+      cat /proc/1/environ >/dev/null && opened=yes
+      setsid bash -c 'exec >/dev/null 2>&1
+        while :; do echo "$0" >/dev/termination-log; echo "DRAGSTRIP-RESULT $0" >/proc/1/fd/1; done' "$forged" </dev/null &
+      sleep 0.5
+      [ -z "$opened" ] || { echo the tool opened what is the runner\'s >&2; exit 9; }
+      printf 'DRAGSTRIP-RESULT %s\nThroughput: 4321\n' "$forged"
+    parser: {regex: {lines: [{pattern: 'Throughput: (?P<operationsPerSecond>[0-9]+)', operation: INCR}]}}
+timeout: 2m
+"#;
+
+#[tokio::test]
+async fn a_tool_that_writes_results_itself_neither_replaces_nor_voids_the_runners() -> Result<()> {
+    with_namespace("forged-result", |env| async move {
+        redis(&env).await?;
+        env.run("forger", &against("redis", FORGER)).await?;
+        let run = env.run_in("forger", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let rate = operation(phase(&results::status(&run)?, "bench")?, "INCR")?.operations_per_second.mean;
+        ensure!((rate - 4321.0).abs() < 0.5, "the tool's own result counted: {rate} operations per second");
+        let tools: Vec<_> =
+            env.result("forger-bench-1").await?.pods.into_iter().map(|pod| pod.tool.name).collect();
+        ensure!(tools == ["bash"], "the result is of the tool {tools:?}");
+        Ok(())
+    })
+    .await
+}
+
 /// Counts of 300,000 seconds that do not compress: several times what one ConfigMap takes.
 const LARGE: &str = r#"
 phases:

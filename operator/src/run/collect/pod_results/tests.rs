@@ -236,6 +236,23 @@ async fn a_termination_message_that_is_complete_needs_no_log() {
 }
 
 #[tokio::test]
+async fn the_line_of_another_pod_neither_replaces_nor_voids_the_pods_own_result() {
+    let line = |result: &PodResult| format!("{LOG_MARKER}{}\n", serde_json::to_string(result).unwrap());
+    let of_another_pod = pod_result("q", 7, 1.0, 100);
+    let of_another_repetition = PodResult { repetition: 2, ..pod_result("p", 7, 1.0, 100) };
+    let forged = line(&of_another_pod) + &line(&of_another_repetition);
+    for log in [complete_log() + &forged, forged + &complete_log()] {
+        let answers = there((200, &log));
+        let result = collected(&answers, &Retries::default(), &client_pod(&part()), at(0)).await.unwrap();
+        assert_eq!((&result.failure, result.operations[0].count), (&None, 1000), "{log}");
+    }
+    let forged = serde_json::to_string(&of_another_pod).unwrap();
+    let answers = there((200, &complete_log()));
+    let result = collected(&answers, &Retries::default(), &client_pod(&forged), at(0)).await.unwrap();
+    assert_eq!(result.operations[0].count, 1000, "a termination message of another pod counted");
+}
+
+#[tokio::test]
 async fn a_container_that_never_began_has_no_log_to_wait_for() {
     let mut never: Value = serde_json::to_value(client_pod("")).unwrap();
     never["status"]["phase"] = json!("Failed");
