@@ -83,13 +83,18 @@ is a condition, with ||, that replaces the rights.
   reason: Forbidden
 {{- end }}
 
+{{/* CEL: whether `name` is in `list`, where a name may end in *. */}}
+{{- define "dragstrip.policy.listed" -}}
+{{ toJson .list }}.exists(n, n.endsWith("*") ? {{ .name }}.startsWith(n.substring(0, n.size() - 1)) : {{ .name }} == n)
+{{- end }}
+
 {{/* Validations that all kinds share, on their variables. */}}
 {{- define "dragstrip.policy.commonValidations" -}}
 {{- $policy := .Values.policy }}
 {{- with $policy.secrets.names }}
 - expression: |-
-    variables.references.all(r, !r.startsWith("secrets/") || {{ toJson . }}.exists(n,
-      n.endsWith("*") ? r.substring(8).startsWith(n.substring(0, n.size() - 1)) : r.substring(8) == n))
+    variables.references.all(r, !r.startsWith("secrets/")
+      || {{ include "dragstrip.policy.listed" (dict "name" "r.substring(8)" "list" .) }})
   message: 'this cluster''s policy lets Datastores, BenchmarkRuns and BenchmarkSuites name only Secrets {{ join ", " . }}'
   reason: Forbidden
 {{- end }}
@@ -112,18 +117,31 @@ is a condition, with ||, that replaces the rights.
   message: hostNetwork is for users who may create pods in this namespace (policy.hostNetwork of Dragstrip's chart)
   reason: Forbidden
 {{- end }}
-{{- if not (has "*" $policy.serviceAccounts) }}
+{{- if not $policy.podAffinity }}
 - expression: |-
-    variables.createsPods || variables.settings.all(s, !has(s.serviceAccountName) || s.serviceAccountName in {{ toJson $policy.serviceAccounts }})
-  message: this serviceAccountName is for users who may create pods in this namespace (policy.serviceAccounts of Dragstrip's chart)
+    variables.createsPods || !variables.settings.exists(s, has(s.affinity) && (has(s.affinity.podAffinity) || has(s.affinity.podAntiAffinity)))
+  message: podAffinity and podAntiAffinity are for users who may create pods in this namespace (policy.podAffinity of Dragstrip's chart)
   reason: Forbidden
 {{- end }}
-{{- if not (has "*" $policy.priorityClasses) }}
+{{- range $field, $list := dict "serviceAccountName" "serviceAccounts" "priorityClassName" "priorityClasses" "runtimeClassName" "runtimeClasses" "seccompProfile" "seccompProfiles" }}
 - expression: |-
-    variables.createsPods || variables.settings.all(s, !has(s.priorityClassName) || s.priorityClassName in {{ toJson $policy.priorityClasses }})
-  message: this priorityClassName is for users who may create pods in this namespace (policy.priorityClasses of Dragstrip's chart)
+    variables.createsPods || variables.settings.all(s, !has(s.{{ $field }})
+      || {{ include "dragstrip.policy.listed" (dict "name" (printf "s.%s" $field) "list" (get $policy $list)) }})
+  message: this {{ $field }} is for users who may create pods in this namespace (policy.{{ $list }} of Dragstrip's chart)
   reason: Forbidden
 {{- end }}
+{{- range $field, $list := dict "labels" "podLabels" "annotations" "podAnnotations" }}
+- expression: |-
+    variables.createsPods || variables.settings.all(s, !has(s.{{ $field }}) || s.{{ $field }}.all(k,
+      {{ include "dragstrip.policy.listed" (dict "name" "k" "list" (get $policy $list)) }}))
+  message: these {{ $field }} of pods are for users who may create pods in this namespace (policy.{{ $list }} of Dragstrip's chart)
+  reason: Forbidden
+{{- end }}
+# Without a seccomp profile, the system calls of the image are unrestricted.
+- expression: |-
+    variables.createsPods || !variables.servers.exists(d, has(d.image) && has(d.ioUring) && d.ioUring == "Require" && !(has(d.pod) && has(d.pod.seccompProfile)))
+  message: "ioUring: Require with an image of your own needs pod.seccompProfile, or the right to create pods in this namespace"
+  reason: Forbidden
 {{- end }}
 
 {{/* Policies are cluster-wide objects: each release has policies of its own. */}}

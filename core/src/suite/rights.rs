@@ -25,22 +25,23 @@ const CONFIG_MAPS: &[&str] = &[
     "phases/*/exec/env/*/valueFrom/configMapKeyRef/name",
     "phases/*/exec/files/*/configMap",
 ];
-const HOST_NETWORK: &[&str] = &["clients/pod/hostNetwork", "target/datastore/pod/hostNetwork"];
-const SERVICE_ACCOUNTS: &[&str] =
-    &["clients/pod/serviceAccountName", "target/datastore/pod/serviceAccountName"];
-const PRIORITY_CLASSES: &[&str] =
-    &["clients/pod/priorityClassName", "target/datastore/pod/priorityClassName"];
+/// Settings of pods that take a right; of an object, each of its fields does.
+const POD_SETTINGS: [&str; 9] = [
+    "hostNetwork",
+    "serviceAccountName",
+    "priorityClassName",
+    "runtimeClassName",
+    "seccompProfile",
+    "labels",
+    "annotations",
+    "affinity/podAffinity",
+    "affinity/podAntiAffinity",
+];
+/// Where pods have settings.
+const PODS: [&str; 2] = ["clients/pod", "target/datastore/pod"];
 const DATASTORES: &[&str] = &["target/datastoreRef/name"];
 /// Images of the author's own that are given the password of a Datastore.
 const TOOL_IMAGES: &[&str] = &["phases/*/exec/image", "phases/*/memtier/image", "phases/*/bullmq/image"];
-
-const KINDS: [(&str, &[&str]); 5] = [
-    ("Secret", SECRETS),
-    ("ConfigMap", CONFIG_MAPS),
-    ("hostNetwork", HOST_NETWORK),
-    ("serviceAccountName", SERVICE_ACCOUNTS),
-    ("priorityClassName", PRIORITY_CLASSES),
-];
 
 /// The values at `path` in `value`.
 fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
@@ -54,13 +55,21 @@ fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     })
 }
 
-fn named(value: &Value, paths: &[&str]) -> BTreeSet<String> {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Bool(true) => Some("true".to_owned()),
-        _ => None,
+fn named(value: &Value, paths: &[impl AsRef<str>]) -> BTreeSet<String> {
+    let texts = |value: &Value| match value {
+        Value::String(text) if !text.is_empty() => vec![text.clone()],
+        Value::Bool(true) => vec!["true".to_owned()],
+        Value::Object(fields) => fields.keys().cloned().collect(),
+        _ => Vec::new(),
     };
-    paths.iter().flat_map(|path| at(value, path)).filter_map(text).collect()
+    paths.iter().flat_map(|path| at(value, path.as_ref())).flat_map(texts).collect()
+}
+
+/// The author's own image of a server without a seccomp profile, if this run has one.
+fn unconfined(run: &Value) -> Option<&str> {
+    let server = &run["target"]["datastore"];
+    let unconfined = server["ioUring"] == "Require" && server["pod"]["seccompProfile"].is_null();
+    server["image"].as_str().filter(|_| unconfined)
 }
 
 /// What stands in a suite before anything is patched into it.
@@ -73,7 +82,7 @@ impl Written {
         Self(targets.chain([json!(spec.run)]).collect())
     }
 
-    fn names(&self, paths: &[&str]) -> BTreeSet<String> {
+    fn names(&self, paths: &[impl AsRef<str>]) -> BTreeSet<String> {
         self.0.iter().flat_map(|value| named(value, paths)).collect()
     }
 
@@ -83,15 +92,26 @@ impl Written {
         let with_password = !named(&run, TOOL_IMAGES).is_empty() && run["target"]["datastoreRef"].is_object();
         let of_password =
             [("Datastore", DATASTORES), ("image", TOOL_IMAGES)].into_iter().filter(|_| with_password);
-        for (kind, paths) in KINDS.into_iter().chain(of_password) {
-            let known = self.names(paths);
-            if let Some(name) = named(&run, paths).into_iter().find(|name| !known.contains(name)) {
-                return Err(format!(
-                    "patches and axes add {kind} {name}, which requires a right of the suite's author: name it in a variant's target or in run, where the API server can check that right"
-                ));
-            }
+        let references = [("Secret", SECRETS), ("ConfigMap", CONFIG_MAPS)].into_iter().chain(of_password);
+        let added = references.filter_map(|(kind, paths)| self.added(&run, kind, paths));
+        let settings = POD_SETTINGS
+            .iter()
+            .filter_map(|setting| self.added(&run, setting, &PODS.map(|pod| format!("{pod}/{setting}"))));
+        let image = unconfined(&run).filter(|image| !self.0.iter().any(|own| unconfined(own) == Some(image)));
+        let image = image.map(|image| format!("ioUring: Require with image {image}"));
+        match added.chain(settings).chain(image).next() {
+            Some(added) => Err(format!(
+                "patches and axes add {added}, which requires a right of the suite's author: name it in a variant's target or in run, where the API server can check that right"
+            )),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What `run` names at `paths` and the suite does not.
+    fn added(&self, run: &Value, kind: &str, paths: &[impl AsRef<str>]) -> Option<String> {
+        let known = self.names(paths);
+        let name = named(run, paths).into_iter().find(|name| !known.contains(name))?;
+        Some(format!("{kind} {name}"))
     }
 }
 
@@ -139,6 +159,26 @@ mod tests {
     }
 
     #[test]
+    fn no_patch_takes_the_seccomp_profile_from_an_image_of_the_authors_own() {
+        let dragonfly = |more: Value| {
+            let mut server = json!({"engine": "Dragonfly", "threads": 1});
+            server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"datastore": server})
+        };
+        let set =
+            |field: &str, value: &str| json!({"path": format!("/target/datastore/{field}"), "value": value});
+        let own = "example.com/own:1";
+        let require = set("ioUring", "Require");
+        let reported = refusal(dragonfly(json!({"image": own})), read(), require.clone());
+        assert!(reported.contains("ioUring: Require with image example.com/own:1"), "{reported:?}");
+        let reported = refusal(dragonfly(json!({"ioUring": "Require"})), read(), set("image", own));
+        assert!(reported.contains("ioUring: Require with image example.com/own:1"), "{reported:?}");
+        assert_eq!(refusal(dragonfly(json!({})), read(), require.clone()), "", "the image is the engine's");
+        let both = dragonfly(json!({"image": own, "ioUring": "Require"}));
+        assert_eq!(refusal(both, read(), require), "", "admission checked its author's right");
+    }
+
+    #[test]
     fn no_patch_gives_pods_more_rights_or_an_image_somebody_elses_password() {
         let redis = json!({"datastore": {"engine": "Redis", "threads": 1}});
         let set = |path: &str, value: Value| json!({"path": path, "value": value});
@@ -146,6 +186,30 @@ mod tests {
         assert!(reported.contains("serviceAccountName admin"), "{reported}");
         let reported = refusal(redis.clone(), read(), set("/target/datastore/pod/hostNetwork", json!(true)));
         assert!(reported.contains("hostNetwork"), "{reported}");
+        let selector = json!([{"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}}]);
+        for (setting, value, name) in [
+            ("priorityClassName", json!("system-node-critical"), "priorityClassName system-node-critical"),
+            ("runtimeClassName", json!("host"), "runtimeClassName host"),
+            ("seccompProfile", json!("profiles/all.json"), "seccompProfile profiles/all.json"),
+            ("labels", json!({"app": "shop"}), "labels app"),
+            ("annotations", json!({"iam.amazonaws.com/role": "admin"}), "annotations iam.amazonaws.com/role"),
+            (
+                "affinity",
+                json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}),
+                "podAntiAffinity",
+            ),
+            (
+                "affinity",
+                json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}),
+                "podAffinity",
+            ),
+        ] {
+            for pod in PODS {
+                let patch = set(&format!("/{pod}/{setting}"), value.clone());
+                let reported = refusal(redis.clone(), read(), patch);
+                assert!(reported.contains(name), "{setting} of {pod}: {reported:?}");
+            }
+        }
         let own = set("/phases/0/memtier/image", json!("example.com/own:1"));
         assert_eq!(refusal(redis, read(), own.clone()), "", "the server is the run's own");
         let reference = json!({"datastoreRef": {"name": "redis"}});

@@ -9,7 +9,13 @@ use dragstrip_e2e::{
     manifests::{LONG_PHASE, ONE_PHASE, REDIS, against, against_address, made_for_run},
     until, with_namespace,
 };
-use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        core::v1::Secret,
+        rbac::v1::{Role, RoleBinding},
+    },
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -80,9 +86,12 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
     with_namespace("tenant-secrets", |env| async move {
         env.secret("hidden", "correct-horse-7391").await?;
         let tenant = tenant(&env).await?;
+        env.secret("open", "no secret").await?;
+        reads_secret(&env, &tenant, "open").await?;
         let servers = [
             "authSecretRef: {name: hidden}",
             "tls: {secretName: hidden}",
+            "tls: {secretName: open, clientSecretName: hidden}",
             FROM_HIDDEN,
             "pod: {imagePullSecrets: [{name: hidden}]}",
         ]
@@ -102,18 +111,54 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
         ]);
         refused(&tenant, "Datastore", &servers, "you may not read secrets/hidden").await?;
         refused(&tenant, "BenchmarkRun", &runs, "you may not read secrets/hidden").await?;
-        let files = against_address("10.0.0.7:6379", &exec("files: [{configMap: hidden, mountPath: /x}]"));
-        refused(&tenant, "BenchmarkRun", &[files], "you may not read configmaps/hidden").await?;
+        let from_map = "env: [{name: A, valueFrom: {configMapKeyRef: {name: hidden, key: password}}}]";
+        let servers = [format!("{REDIS}\n{from_map}")];
+        refused(&tenant, "Datastore", &servers, "you may not read configmaps/hidden").await?;
+        let runs = ["files: [{configMap: hidden, mountPath: /x}]", from_map]
+            .map(|more| against_address("10.0.0.7:6379", &exec(more)));
+        refused(&tenant, "BenchmarkRun", &runs, "you may not read configmaps/hidden").await?;
+        // Each phase has a rule of its own: CEL cannot flatten lists.
+        let before: String =
+            (0..31).map(|index| format!("- {{name: p{index}, loadgen: {{duration: 2s}}}}\n")).collect();
+        let last = exec(FROM_HIDDEN).replace("phases:\n", &format!("phases:\n{before}"));
+        let last = against_address("10.0.0.7:6379", &last);
+        refused(&tenant, "BenchmarkRun", &[last], "you may not read secrets/hidden").await?;
 
         // A user who can read it can create the same; the tenant must not extract its password.
         env.datastore("guarded", &format!("{REDIS}\nauthSecretRef: {{name: hidden}}")).await?;
-        let own = against("guarded", &exec(""));
-        refused(&tenant, "BenchmarkRun", &[own], "receives the password of Datastore guarded").await?;
+        let image = |tool: &str| format!("phases: [{{name: own, {tool}}}]");
+        let own = [
+            exec(""),
+            image("memtier: {testTime: 2s, image: 'example.com/own:1'}"),
+            image("bullmq: {duration: 2s, image: 'example.com/own:1'}"),
+        ];
+        let own = own.map(|phases| against("guarded", &phases));
+        refused(&tenant, "BenchmarkRun", &own, "receives the password of Datastore guarded").await?;
         let spec =
             json!({"spec": {"image": "evil.example.com/redis:7", "authSecretRef": {"name": "hidden"}}});
         let changed =
             tenant.api::<Datastore>().patch("guarded", &PatchParams::default(), &Patch::Merge(spec)).await;
         says(&refusal(changed)?, &["you may not read secrets/hidden"])
+    })
+    .await
+}
+
+/// Lets the tenant read the Secret `name`, and no other.
+async fn reads_secret(env: &Env, tenant: &Env, name: &str) -> Result<()> {
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get"]}]);
+    env.create::<Role>(json!({"metadata": {"name": "reader"}, "rules": rules})).await?;
+    env.create::<RoleBinding>(json!({
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "e2e-tenant"}],
+    }))
+    .await?;
+    until("the tenant's role to be known", LONGEST_DELAY, async || {
+        Ok(match tenant.api::<Secret>().get(name).await {
+            Ok(_) => Look::Done(()),
+            Err(error) => Look::NotYet(error.to_string()),
+        })
     })
     .await
 }
@@ -159,6 +204,10 @@ async fn no_spelling_of_a_metadata_address_is_a_target() -> Result<()> {
     .await
 }
 
+/// Keeps every later pod of Dragstrip in the cluster off its node.
+const SHUTS_OUT: &str = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, namespaceSelector: {}, labelSelector: {matchExpressions: [{key: dragstrip.dev/component, operator: Exists}]}}]}}";
+const STAYS_CLOSE: &str = "affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, namespaceSelector: {}, labelSelector: {}}]}}";
+
 #[tokio::test]
 async fn pods_have_no_more_rights_than_their_creator() -> Result<()> {
     with_namespace("tenant-pods", |env| async move {
@@ -167,6 +216,15 @@ async fn pods_have_no_more_rights_than_their_creator() -> Result<()> {
             ("hostNetwork: true", "hostNetwork is for users who may create pods"),
             ("serviceAccountName: default", "serviceAccountName is for users who may create pods"),
             ("priorityClassName: system-node-critical", "priorityClassName is for users who may create pods"),
+            ("runtimeClassName: gvisor", "runtimeClassName is for users who may create pods"),
+            ("seccompProfile: profiles/all.json", "seccompProfile is for users who may create pods"),
+            ("labels: {app: shop}", "labels of pods are for users who may create pods"),
+            (
+                "annotations: {iam.amazonaws.com/role: admin}",
+                "annotations of pods are for users who may create pods",
+            ),
+            (SHUTS_OUT, "podAffinity and podAntiAffinity are for users who may create pods"),
+            (STAYS_CLOSE, "podAffinity and podAntiAffinity are for users who may create pods"),
             ("labels: {dragstrip.dev/component: server}", "labels"),
             ("labels: {dragstrip.dev/run-uid: another}", "labels"),
         ] {
@@ -176,7 +234,23 @@ async fn pods_have_no_more_rights_than_their_creator() -> Result<()> {
             refused(&tenant, "Datastore", std::slice::from_ref(&server), why).await?;
             refused(&tenant, "BenchmarkRun", &[clients, made_for_run(&server, ONE_PHASE)], why).await?;
         }
-        Ok(())
+        let unconfined = "{engine: Dragonfly, threads: 1, ioUring: Require, image: example.com/own:1}";
+        let why = "ioUring: Require with an image of your own";
+        refused(&tenant, "Datastore", &[unconfined.to_owned()], why).await?;
+        refused(&tenant, "BenchmarkRun", &[made_for_run(unconfined, ONE_PHASE)], why).await?;
+        let suite = |variant: &str, clients: &str| {
+            format!("variants: [{{name: v, target: {{datastore: {variant}}}}}]\nrun: {{clients: {{pod: {clients}}}, phases: [{{name: read, loadgen: {{duration: 2s}}}}]}}\nrepetitions: 1")
+        };
+        let redis = "{engine: Redis, threads: 1}";
+        refused(&tenant, "BenchmarkSuite", &[suite(unconfined, "{}")], why).await?;
+        let why = "labels of pods are for users who may create pods";
+        refused(&tenant, "BenchmarkSuite", &[suite(redis, "{labels: {app: shop}}")], why).await?;
+        // Where nodes may be is everybody's to choose.
+        let nodes = "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: kubernetes.io/os, operator: Exists}]}}]}}";
+        tenant.datastore("allowed", &format!("{REDIS}\npod: {{{nodes}}}")).await?;
+        // A user who may create pods may do the same without Dragstrip.
+        let server = format!("{REDIS}\npod: {{labels: {{app: shop}}, annotations: {{a.example.com/b: c}}}}");
+        env.datastore("owners", &server).await
     })
     .await
 }
