@@ -1,13 +1,21 @@
 //! The operator under test: its pod, its death and return, its metrics.
 
 use crate::{Look, until};
-use anyhow::{Context, Result, bail};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    authentication::v1::TokenRequest,
+    core::v1::{Pod, ServiceAccount},
+};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams},
 };
 use std::{collections::BTreeMap, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 /// Where `make install` puts it.
 pub const NAMESPACE: &str = "dragstrip-system";
@@ -133,12 +141,35 @@ async fn log(client: &Client, tail_lines: Option<i64>) -> Result<String> {
     Ok(pods.logs(&pod.name_any(), &parameters).await?)
 }
 
+/// The status and body of the operator's answer to a request for its metrics with this token.
+pub async fn metrics(client: &Client, token: Option<&str>) -> Result<(u16, String)> {
+    let pod = await_ready(client, None).await?;
+    let ip = pod.status.and_then(|status| status.pod_ip).context("the operator has no address")?;
+    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let request = format!("GET /metrics HTTP/1.0\r\n{authorization}\r\n");
+    let mut stream =
+        TcpStream::connect((ip.as_str(), 8080)).await.context("no connection to the operator")?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer of the operator")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, body.to_owned()))
+}
+
+/// A token of the ServiceAccount `account` in `namespace`.
+pub async fn token(client: &Client, namespace: &str, account: &str) -> Result<String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let answer =
+        accounts.create_token_request(account, &PostParams::default(), &TokenRequest::default()).await?;
+    answer.status.and_then(|status| status.token).context("no token")
+}
+
 /// The samples of the operator's metric `name`, by their labels as written.
 pub async fn metric(client: &Client, name: &str) -> Result<BTreeMap<String, f64>> {
-    let pod = await_ready(client, None).await?.name_any();
-    let uri = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics");
-    let request = http::Request::get(uri).body(Vec::new())?;
-    let text = client.request_text(request).await.context("no metrics of the operator")?;
+    let token = token(client, NAMESPACE, "dragstrip-metrics").await?;
+    let (status, text) = metrics(client, Some(&token)).await?;
+    ensure!(status == 200, "no metrics of the operator: {status} {text}");
     let mut samples = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some((series, value)) = line.rsplit_once(' ') else {

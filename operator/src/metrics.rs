@@ -6,6 +6,7 @@ mod history;
 mod overview;
 mod phases;
 mod prices;
+pub mod readers;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod workload;
 pub use counters::{Metrics, MetricsError, Outcome};
 pub use history::History;
 pub use prices::Prices;
+pub use readers::Readers;
 
 use crate::cluster::world::World;
 use dragstrip_core::nodes::facts;

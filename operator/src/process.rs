@@ -12,16 +12,24 @@ use crate::{
         world::Feeds,
     },
     datastore, expiry,
-    metrics::{Metrics, Page, Prices},
+    metrics::{Metrics, Page, Prices, Readers},
     run::{self, RunContext},
     shutdown::{self, Shutdown},
     suite::{self, SuiteContext},
 };
-use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::{MethodRouter, get},
+};
 use dragstrip_agents::Agents;
 use dragstrip_results::error_chain::chain;
 use futures::{Future, FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
+use kube::Client;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -98,12 +106,32 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     text.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
 }
 
-async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result<(), Error> {
-    let router = Router::new()
+async fn admit(State(readers): State<Readers>, request: Request, next: Next) -> Response {
+    match readers.admit(request.headers()).await {
+        Ok(()) => next.run(request).await,
+        Err(refused) => (refused.status(), chain(&refused)).into_response(),
+    }
+}
+
+/// The routes. The kubelet's probes have no token.
+fn routes<S: Clone + Send + Sync + 'static>(
+    readyz: MethodRouter<S>,
+    metrics: MethodRouter<S>,
+    readers: Readers,
+) -> Router<S> {
+    Router::new()
         .route("/healthz", get(|| async { "alive" }))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .with_state(health);
+        .route("/readyz", readyz)
+        .route("/metrics", metrics.layer(from_fn_with_state(readers, admit)))
+}
+
+async fn serve(
+    listen: SocketAddr,
+    health: Health,
+    readers: Readers,
+    shutdown: Shutdown,
+) -> Result<(), Error> {
+    let router = routes(get(readyz), get(metrics), readers).with_state(health);
     let listener =
         tokio::net::TcpListener::bind(listen).await.map_err(|error| Error::Listen(error, listen))?;
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await.map_err(Error::Serve)
@@ -250,8 +278,10 @@ async fn operate(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>>
     let mut settings = arguments.settings;
     let signing_key = signing_key::read_or_create(&client, &settings.namespace).await?;
     settings.verifying_key = Some(signing_key.public());
-    // A separate client, so that other requests never delay the renewal of the Lease.
-    let for_lease = counting_client(config, &metrics)?;
+    // Separate clients: other requests never delay the renewal of the Lease, and a reader of the metrics
+    // does not change what they count.
+    let for_lease = counting_client(config.clone(), &metrics)?;
+    let readers = Readers::new(Client::try_from(config)?);
     let elected = arguments.leader_lease.zip(arguments.pod_name);
     let candidate = elected.map(|(lease, identity)| {
         Candidate::new(for_lease, &settings.namespace, lease, identity, Times::default())
@@ -271,7 +301,7 @@ async fn operate(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>>
     let stop = shutdown::on_signals().map_err(Error::Signals)?;
     let health = Health { ready: Arc::default(), leads: Arc::default(), page };
     tokio::try_join!(
-        serve(arguments.listen, health.clone(), stop.clone()),
+        serve(arguments.listen, health.clone(), readers, stop.clone()),
         Box::pin(lead(shared, feeds, Arc::new(prices), candidate, health, stop))
     )?;
     tracing::info!("stopped");
@@ -306,6 +336,25 @@ pub async fn run(arguments: Arguments) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::readers::tests::{readers, with};
+    use axum::http::HeaderMap;
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn metrics_need_a_token_and_probes_do_not() {
+        let (readers, _) = readers();
+        let routes = routes::<()>(get(|| async { "ready" }), get(|| async { "figures" }), readers);
+        let status = async |path: &str, headers| {
+            let mut request = Request::new(axum::body::Body::empty());
+            *request.uri_mut() = path.parse().unwrap();
+            *request.headers_mut() = headers;
+            routes.clone().oneshot(request).await.unwrap().status().as_u16()
+        };
+        assert_eq!(status("/metrics", HeaderMap::new()).await, 401);
+        assert_eq!(status("/metrics", with("Bearer good")).await, 200);
+        assert_eq!(status("/healthz", HeaderMap::new()).await, 200);
+        assert_eq!(status("/readyz", HeaderMap::new()).await, 200);
+    }
 
     #[tokio::test]
     async fn running_reconciles_finish_after_the_shutdown_begins() {

@@ -1,6 +1,7 @@
 # From ServiceMonitors and PodMonitors to a Prometheus configuration (JSON is YAML),
 # as the Prometheus operator makes it. Input: an array of Kubernetes objects.
-# Arguments: $namespace of the release, $targets, the directory that discovery writes to:
+# Arguments: $namespace of the release, $token, the file with the token of scrapes that need one,
+# $targets, the directory that discovery writes to:
 # Debian's Prometheus is built without discovery of Kubernetes, see discovery.jq.
 
 def label_name: gsub("[^a-zA-Z0-9_]"; "_");
@@ -33,7 +34,8 @@ def scraping:
     honor_labels: (.honorLabels // false),
     honor_timestamps: (.honorTimestamps // true),
     metric_relabel_configs: (.metricRelabelings // [] | map(relabeling))
-  } + (if .scrapeTimeout then {scrape_timeout: .scrapeTimeout} else {} end);
+  } + (if .authorization then {authorization: {credentials_file: $token}} else {} end)
+  + (if .scrapeTimeout then {scrape_timeout: .scrapeTimeout} else {} end);
 
 # Prometheus lists pods that ended; the operator leaves them out.
 def not_ended: {action: "drop", source_labels: ["__meta_kubernetes_pod_phase"], regex: "(Failed|Succeeded)"};

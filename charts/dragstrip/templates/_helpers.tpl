@@ -24,6 +24,11 @@
 {{ .Values.serviceAccount.name | default (include "dragstrip.operator" .) }}
 {{- end }}
 
+{{/* Name of the account that may read the operator's metrics, and of its role and token. */}}
+{{- define "dragstrip.metrics" -}}
+{{ include "dragstrip.fullname" . }}-metrics
+{{- end }}
+
 {{/* Name of the Lease by which the replicas elect a leader; no Datastore's Lease has a dot in its name. */}}
 {{- define "dragstrip.leaderLease" -}}
 {{ include "dragstrip.operator" . }}.leader

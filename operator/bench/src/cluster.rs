@@ -4,7 +4,10 @@ use anyhow::{Context, Result, bail};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
-    api::core::v1::{Namespace, Node},
+    api::{
+        core::v1::{Namespace, Node, ServiceAccount},
+        rbac::v1::ClusterRoleBinding,
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -152,6 +155,23 @@ impl Cluster {
             Ok(())
         })
         .await
+    }
+
+    /// A token with which the operator's metrics can be read.
+    pub async fn metrics_token(&self) -> Result<String> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.0.clone(), "dragstrip-system");
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.0.clone());
+        let parameters = PostParams::default();
+        accounts.create(&parameters, &object(json!({"metadata": {"name": "metrics"}}))?).await?;
+        let binding = object(json!({
+            "metadata": {"name": "metrics"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:monitoring"},
+            "subjects": [{"kind": "ServiceAccount", "name": "metrics", "namespace": "dragstrip-system"}],
+        }))?;
+        bindings.create(&parameters, &binding).await?;
+        let request = json!({"spec": {"audiences": [], "expirationSeconds": 86400}});
+        let answer = accounts.create_token_request("metrics", &parameters, &object(request)?).await?;
+        answer.status.and_then(|status| status.token).context("no token")
     }
 
     /// Creates a namespace.

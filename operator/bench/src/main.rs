@@ -50,7 +50,9 @@ struct Arguments {
 
 async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) -> Result<()> {
     cluster.prepare(arguments.active).await?;
-    let start = async || Operator::start(&arguments.operator, &arguments.kubeconfig, &arguments.log).await;
+    let token = cluster.metrics_token().await?;
+    let start =
+        async || Operator::start(&arguments.operator, &arguments.kubeconfig, &arguments.log, &token).await;
     let operator = start().await?;
     scenarios::idle(&operator, report).await?;
     let written = scenarios::datastores(cluster, &operator, arguments.datastores, report).await?;

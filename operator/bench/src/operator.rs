@@ -57,6 +57,7 @@ pub struct Settled {
 pub struct Operator {
     child: Child,
     metrics: String,
+    token: String,
     http: reqwest::Client,
     warnings: Arc<AtomicUsize>,
     most_in_flight: AtomicU64,
@@ -97,7 +98,7 @@ fn calls(metrics: &str) -> Calls {
 
 impl Operator {
     /// Starts `program`; its log is appended to `log`.
-    pub async fn start(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Self> {
+    pub async fn start(program: &Path, kubeconfig: &Path, log: &Path, token: &str) -> Result<Self> {
         let listen = format!("127.0.0.1:{}", free_port()?);
         let file = File::options().append(true).create(true).open(log).context("cannot write the log")?;
         let started = Instant::now();
@@ -116,6 +117,7 @@ impl Operator {
         let operator = Self {
             child,
             metrics: format!("http://{listen}/metrics"),
+            token: token.to_owned(),
             http,
             warnings,
             most_in_flight: AtomicU64::new(0),
@@ -161,7 +163,15 @@ impl Operator {
 
     /// Its page of metrics.
     pub async fn page(&self) -> Result<String> {
-        Ok(self.http.get(&self.metrics).send().await?.error_for_status()?.text().await?)
+        Ok(self
+            .http
+            .get(&self.metrics)
+            .bearer_auth(&self.token)
+            .send()
+            .await?
+            .error_for_status()?
+            .text()
+            .await?)
     }
 
     /// Its calls so far.

@@ -35,6 +35,8 @@ const EVERYWHERE: &[(&str, &str)] = &[
     ("/events", "list watch"),
     ("events.k8s.io/events", "create"),
     ("/nodes", "get list watch"),
+    ("authentication.k8s.io/tokenreviews", "create"),
+    ("authorization.k8s.io/subjectaccessreviews", "create"),
     // What Kubernetes lets everybody do: ask about themselves.
     ("authentication.k8s.io/selfsubjectreviews", "create"),
     ("authorization.k8s.io/selfsubjectaccessreviews", "create"),

@@ -7,12 +7,12 @@ use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN, alone, helm,
     manifests::{LONG_PHASE, ONE_PHASE, REDIS, against, against_address, made_for_run},
-    until, with_namespace,
+    operator, until, with_namespace,
 };
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
-        core::v1::Secret,
+        core::v1::{Secret, ServiceAccount},
         rbac::v1::{Role, RoleBinding},
     },
 };
@@ -408,6 +408,24 @@ async fn the_objects_that_a_run_creates_are_not_checked_twice() -> Result<()> {
         let tenant = tenant(&env).await?;
         tenant.run("own", &made_for_run(REDIS, ONE_PHASE)).await?;
         tenant.run_in("own", RunPhase::Succeeded, SHORT_RUN).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn only_users_with_the_right_read_the_operators_metrics() -> Result<()> {
+    with_namespace("tenant-metrics", |env| async move {
+        env.create::<ServiceAccount>(json!({"metadata": {"name": "tool"}})).await?;
+        let stranger = operator::token(&env.client, &env.namespace, "tool").await?;
+        let reader = operator::token(&env.client, operator::NAMESPACE, "dragstrip-metrics").await?;
+        for (token, status) in
+            [(None, 401), (Some("forged"), 401), (Some(stranger.as_str()), 403), (Some(reader.as_str()), 200)]
+        {
+            let (answer, page) = operator::metrics(&env.client, token).await?;
+            ensure!(answer == status, "{answer} instead of {status}: {page:.300}");
+            ensure!((status == 200) == page.contains("dragstrip_build_info"), "{page:.300}");
+        }
         Ok(())
     })
     .await
