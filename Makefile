@@ -264,6 +264,10 @@ test-unit: redis-server promtool bullmq-modules dashboard-modules proof-modules 
 
 REPORT_PAGES := $(DRAGSTRIP_CACHE)/report-pages
 
+.PHONY: test-guards
+test-guards: redis-server ## Remove each guard of docs/security.md in turn, and check that its test fails (GUARDS selects some; those of the admission policies need KUBECONFIG)
+	testbed/test-guards $(GUARDS)
+
 .PHONY: report-pages
 report-pages: report/page-test/node_modules/.package-lock.json
 	@command -v chromium >/dev/null || { echo "==> installing chromium"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }

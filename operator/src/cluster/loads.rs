@@ -182,6 +182,17 @@ mod tests {
     }
 
     #[test]
+    fn what_another_namespace_labels_as_a_runs_own_is_not() {
+        let pod = |namespace: &str, uid: &str| -> Pod {
+            let metadata = json!({"name": "p", "namespace": namespace, "labels": {labels::RUN_UID: uid}});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        assert!(is_of_run(&pod("races", "run-uid"), "races", "run-uid"));
+        assert!(!is_of_run(&pod("races", "former-uid"), "races", "run-uid"));
+        assert!(!is_of_run(&pod("elsewhere", "run-uid"), "races", "run-uid"), "it would hold the run's turn");
+    }
+
+    #[test]
     fn the_load_of_a_pod_that_was_not_seen_to_end_lasts_until_its_watchdog() {
         let (running, failed) = (json!({"phase": "Running"}), json!({"phase": "Failed"}));
         assert_eq!(unseen(&[]), Some(at(75)));

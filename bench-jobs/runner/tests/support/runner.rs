@@ -106,6 +106,8 @@ impl Pod {
     }
 
     /// A pod of a user without rights, as in a cluster: root may do what others may not.
+    // The tests of other tools do not need it.
+    #[allow(dead_code)]
     pub fn unprivileged(job: &Value) -> Self {
         const NOBODY: u32 = 65534;
         let directory = tempfile::tempdir().unwrap();
