@@ -18,8 +18,8 @@ pub use search::{
     Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseFigure, NoiseStatus, Progress, ProvenanceStatus,
-    QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseFigure, NoiseStatus, Progress,
+    ProvenanceStatus, QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
 };
 pub use verdict::{
     CheckName, Disturbance, Interval, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason,

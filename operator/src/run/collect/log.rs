@@ -107,12 +107,15 @@ mod tests {
         pod.notes = vec!["n".repeat(LARGE_RESULT)];
         let log = format!("{LOG_MARKER}{}\n", serde_json::to_string(&pod).unwrap());
         let large = Arc::new(Semaphore::new(LARGE_RESULTS));
-        let first = read(log.as_bytes(), &large).await.unwrap();
+        let first = read(log.as_bytes(), &large, |_| true).await.unwrap();
         assert_eq!(first.result.as_ref().unwrap().pod, "large");
-        let mut second = Box::pin(read(log.as_bytes(), &large));
+        let mut second = Box::pin(read(log.as_bytes(), &large, |_| true));
         assert!(futures::poll!(&mut second).is_pending(), "two large results at once end the process");
         let small = written("small");
-        assert!(read(small.as_bytes(), &large).await.unwrap().result.is_some(), "a small result has to wait");
+        assert!(
+            read(small.as_bytes(), &large, |_| true).await.unwrap().result.is_some(),
+            "a small result has to wait"
+        );
         drop(first);
         assert!(second.await.unwrap().result.is_some(), "the next large result waits for ever");
     }
