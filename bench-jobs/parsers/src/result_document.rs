@@ -162,7 +162,7 @@ pub enum ResultError {
         problem: String,
     },
     /// A histogram cannot be read.
-    #[error("histogram of {operation}")]
+    #[error("histogram of {operation}: {source}")]
     Histogram {
         /// Whose histogram.
         operation: String,

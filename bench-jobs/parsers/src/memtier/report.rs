@@ -54,7 +54,7 @@ pub enum ReportError {
         second: String,
     },
     /// A histogram cannot be used.
-    #[error("the histogram of {section:?} in memtier's result file cannot be used")]
+    #[error("the histogram of {section:?} in memtier's result file cannot be used: {source}")]
     Histogram {
         /// Whose histogram.
         section: String,
