@@ -119,13 +119,13 @@ DEV_PROGRAMS := $(CARGO_TARGET_DIR)/debug
 
 .PHONY: generators
 generators:
-	cargo build --quiet $(DEV) --bin crdgen --bin result-schema --bin report-schema --example page
+	cargo build --quiet $(DEV) --example crdgen --example result-schema --example report-schema --example page
 
 .PHONY: generate
 generate: generators dashboard-modules $(HELM_DOCS) ## Write the generated files: CRDs, dashboards and the chart's copies of them, its README, the schemas of results and reports, the fuzz targets' lock file
-	$(DEV_PROGRAMS)/crdgen
-	$(DEV_PROGRAMS)/result-schema >docs/result.schema.json
-	$(DEV_PROGRAMS)/report-schema >docs/report.schema.json
+	$(DEV_PROGRAMS)/examples/crdgen
+	$(DEV_PROGRAMS)/examples/result-schema >docs/result.schema.json
+	$(DEV_PROGRAMS)/examples/report-schema >docs/report.schema.json
 	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	cd dashboards && npm run --silent generate
 	$(HELM_DOCS) --chart-search-root charts --sort-values-order file --log-level warning
