@@ -1,6 +1,6 @@
 //! The command line of both load generators, and the steps around a run: reads the
-//! specification and the password, opens the report's file before the run, and writes report and
-//! summary after it.
+//! specification and the password, opens the report's file before the run, and writes the report
+//! after it.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::configuration::SpecificationError;
 use crate::counts::exit;
-use crate::counts::output::{self, JsonOutput};
+use crate::counts::output::{JsonOutput, OutputError};
 use crate::counts::report::Report;
 use crate::instant;
 use crate::specification::Specification;
@@ -132,9 +132,15 @@ fn conduct(report_file: Option<&Path>, load: impl FnOnce() -> io::Result<Report>
     {
         eprintln!("error: only {} of {} keys exist", verified.found, verified.expected);
     }
-    print!("{}", output::summary(&report));
-    match json.map(|json| json.write(&report)).transpose() {
-        Ok(_) => ExitCode::from(report.exit_code),
+    let written = match json {
+        Some(json) => json.write(&report),
+        None => report
+            .to_json()
+            .map(|text| println!("{text}"))
+            .map_err(|source| OutputError::Serialize { source }),
+    };
+    match written {
+        Ok(()) => ExitCode::from(report.exit_code),
         Err(error) => refuse(&error, exit::REPORT_NOT_WRITTEN),
     }
 }

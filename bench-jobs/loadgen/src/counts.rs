@@ -1,4 +1,4 @@
-//! What was counted: recorders while the load runs, and the report, the summary
+//! What was counted: recorders while the load runs, and the report
 //! and the exit code made of them. Writes the result's file and nothing else.
 
 pub mod assemble;
