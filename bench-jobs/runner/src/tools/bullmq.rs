@@ -6,7 +6,7 @@ mod report;
 
 use crate::tools::{
     adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected},
-    ours::{explained, progress, progress_detail, unread},
+    ours::{explained, progress, progress_detail, unfinished, unread},
 };
 use arguments::REPORT_NAME;
 use dragstrip_crds::{
@@ -19,7 +19,7 @@ use dragstrip_results::{
     result::{Failure, FailureStep, Operation, PodResult, ToolRecord, Window},
 };
 use nix::sys::signal::Signal;
-use report::{OperationReport, Report, RunStatus};
+use report::{OperationReport, Report};
 use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 
 const PROGRAM: &str = "dragstrip-bullmq";
@@ -111,16 +111,10 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
         };
         return refuse(step, &failure.message);
     }
-    match report.status {
-        RunStatus::Completed if ended.exit.code == Some(0) => None,
-        RunStatus::Completed => {
-            refuse(FailureStep::Tool, "the BullMQ job completed its work and then ended badly")
-        }
-        RunStatus::Interrupted => {
-            let signal = report.interrupted.as_deref().unwrap_or("a signal");
-            refuse(FailureStep::Interrupted, &format!("the BullMQ job was ended by {signal}"))
-        }
-        RunStatus::Failed => refuse(FailureStep::Tool, "the BullMQ job failed and reported no reason"),
+    match unfinished("the BullMQ job", report.status, report.interrupted.as_deref()) {
+        Some((step, message)) => refuse(step, &message),
+        None if ended.exit.code == Some(0) => None,
+        None => refuse(FailureStep::Tool, "the BullMQ job completed its work and then ended badly"),
     }
 }
 

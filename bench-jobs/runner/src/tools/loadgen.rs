@@ -8,11 +8,11 @@ use crate::{
     measuring::threads::busiest,
     tools::{
         adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected},
-        ours::{explained, progress, unread},
+        ours::{explained, progress, unfinished, unread},
     },
 };
 use dragstrip_crds::{units::thousands, workload::LoadgenSpec};
-use dragstrip_loadgen::counts::report::{Report, RunStatus, ThreadCpu};
+use dragstrip_loadgen::counts::report::{Report, ThreadCpu};
 use dragstrip_results::{
     measured::operation::added_seconds,
     protocol::{JobSpec, PASSWORD_VARIABLE},
@@ -189,15 +189,8 @@ pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     if let Some(failure) = &report.failure {
         return refuse(FailureStep::Tool, failure.message.clone());
     }
-    match report.status {
-        RunStatus::Completed => {}
-        RunStatus::Interrupted => {
-            let signal = report.interrupted.as_deref().unwrap_or("a signal");
-            return refuse(FailureStep::Interrupted, format!("the load generator was ended by {signal}"));
-        }
-        RunStatus::Failed => {
-            return refuse(FailureStep::Tool, "the load generator failed and reported no reason".to_owned());
-        }
+    if let Some((step, message)) = unfinished(NAME, report.status, report.interrupted.as_deref()) {
+        return refuse(step, message);
     }
     if report.totals.errors > 0 {
         return refuse(FailureStep::ErrorReplies, error_message(report));

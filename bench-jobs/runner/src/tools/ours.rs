@@ -2,6 +2,7 @@
 //! common: the form of their progress lines, and what their end means. Pure.
 
 use crate::tools::adapter::{Ended, Progress};
+use dragstrip_loadgen::counts::report::RunStatus;
 use dragstrip_results::{
     live::LatencyCounts,
     protocol::PROGRESS_DETAIL_VARIABLE,
@@ -43,6 +44,22 @@ pub(crate) fn unread(tool: &str, error: &impl Display, ended: &Ended) -> Failure
         }
     };
     explained(step, &message, ended)
+}
+
+/// What kept `tool` from completing its work, by the `status` of its report and the signal in it.
+pub(crate) fn unfinished(
+    tool: &str,
+    status: RunStatus,
+    signal: Option<&str>,
+) -> Option<(FailureStep, String)> {
+    match status {
+        RunStatus::Completed => None,
+        RunStatus::Interrupted => {
+            let signal = signal.unwrap_or("a signal");
+            Some((FailureStep::Interrupted, format!("{tool} was ended by {signal}")))
+        }
+        RunStatus::Failed => Some((FailureStep::Tool, format!("{tool} failed and reported no reason"))),
+    }
 }
 
 /// What to declare so that Dragonfly takes BullMQ's scripts.

@@ -1,5 +1,6 @@
 //! The BullMQ job's report, as far as it is read.
 
+use dragstrip_loadgen::counts::report::{ErrorReport, RunStatus, WarmupReport};
 use dragstrip_results::result::{Operation, Presence, WorkerRecord};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -46,14 +47,6 @@ impl Report {
     }
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum RunStatus {
-    Completed,
-    Interrupted,
-    Failed,
-}
-
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct FailureReport {
     pub kind: String,
@@ -73,17 +66,6 @@ pub(super) struct OperationReport {
     /// From the begin of its measured part to its last confirmation.
     pub window_seconds: f64,
     pub latency_contains: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct ErrorReport {
-    pub kind: String,
-    pub count: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct WarmupReport {
-    pub operations: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -7,7 +7,7 @@ use super::{
 use crate::tests::fixtures::{context, ended};
 use dragstrip_loadgen::{
     configuration::Configuration,
-    counts::report::{ErrorReport, FailureKind, Totals},
+    counts::report::{ErrorReport, FailureKind, RunStatus, Totals},
     specification::Specification,
 };
 use dragstrip_results::{
