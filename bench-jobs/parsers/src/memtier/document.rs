@@ -1,7 +1,10 @@
 //! JSON as memtier writes it: keys occur twice (`--command-stats-breakdown=line`
 //! writes two objects named `Sets`), and numbers may be `-nan` or `inf`.
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use std::fmt;
 
 /// Whole numbers beyond this (9 million million) come from no run; without them
@@ -9,10 +12,9 @@ use std::fmt;
 const LARGEST_COUNT: u64 = 1 << 43;
 
 /// A JSON value with all members of an object.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
 pub(crate) enum Value {
-    /// null, what memtier writes where it divided by zero, and what nothing here reads.
-    Nothing,
     /// A whole number that is not negative.
     Whole(u64),
     /// Any other number.
@@ -20,7 +22,9 @@ pub(crate) enum Value {
     /// Text.
     Text(String),
     /// An object: its members in the order of the file, equal keys included.
-    Members(Vec<(String, Value)>),
+    Members(#[serde(deserialize_with = "members")] Vec<(String, Value)>),
+    /// null, what memtier writes where it divided by zero, and what nothing here reads.
+    Nothing(IgnoredAny),
 }
 
 impl Value {
@@ -68,57 +72,22 @@ impl Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Vec<(String, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        std::iter::from_fn(|| entries.next_entry().transpose()).collect()
     }
 }
 
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Nothing)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
-        Ok(Value::Nothing)
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(Value::Whole(number))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Number(number as f64))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
-        Ok(Value::Number(number))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        while elements.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Nothing)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some(entry) = entries.next_entry()? {
-            members.push(entry);
-        }
-        Ok(Value::Members(members))
-    }
+fn members<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Value)>, D::Error> {
+    deserializer.deserialize_map(MembersVisitor)
 }
 
 /// Writes null for every nan and inf outside strings.
@@ -178,8 +147,8 @@ mod tests {
     #[test]
     fn words_for_numbers_read_as_nothing() {
         let value = Value::parse(r#"{"a": -nan, "b": [inf, -inf,nan], "c": "-nan", "d": -1.5}"#).unwrap();
-        assert_eq!(value.get("a"), Some(&Value::Nothing));
-        assert_eq!(value.get("b"), Some(&Value::Nothing), "a list of them is read too");
+        assert_eq!(value.get("a"), Some(&Value::Nothing(IgnoredAny)));
+        assert_eq!(value.get("b"), Some(&Value::Nothing(IgnoredAny)), "a list of them is read too");
         assert_eq!(value.text("c"), Some("-nan"), "text must stay as it is");
         assert_eq!(value.number("d"), Some(-1.5));
     }
