@@ -15,6 +15,7 @@ use crate::{
     select::{RowIndex, all_cells},
 };
 use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict, thresholds::MetricName};
+use dragstrip_results::statistics::mean;
 use jiff::Timestamp;
 use levels::{LEVEL, Series};
 use serde::Serialize;
@@ -216,7 +217,7 @@ fn figure(row: &Row, values: Vec<Option<f64>>, rounds: &[Round], rules: &Rules) 
     }
     let logs: Vec<f64> = measured.iter().map(|(_, value)| value.ln()).collect();
     let step = step(measured.iter().map(|(_, value)| *value));
-    let rounding = (step / levels::mean(&logs).exp()).powi(2) / 12.0;
+    let rounding = (step / mean(&logs).exp()).powi(2) / 12.0;
     let series = Series { logs: &logs, margin: rules.margin(&row.metric), rounding };
     let levels = series.levels();
     let places: Vec<usize> = measured.into_iter().map(|(place, _)| place).collect();
@@ -229,7 +230,7 @@ fn figure(row: &Row, values: Vec<Option<f64>>, rounds: &[Round], rules: &Rules) 
 }
 
 fn level(series: &Series<'_>, rounds: &Range<usize>) -> f64 {
-    levels::mean(series.logs.get(rounds.clone()).unwrap_or_default()).exp()
+    mean(series.logs.get(rounds.clone()).unwrap_or_default()).exp()
 }
 
 fn verdict(ratio: &Estimate, series: &Series<'_>, row: &Row) -> ComparisonVerdict {

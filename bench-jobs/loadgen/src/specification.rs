@@ -97,7 +97,7 @@ impl Server {
 }
 
 /// `host:port`, with brackets around an IPv6 host.
-pub(crate) fn host_and_port(host: &str, port: u16) -> String {
+pub fn host_and_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

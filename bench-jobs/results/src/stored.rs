@@ -231,11 +231,6 @@ pub fn part_name(name: &str, number: usize, annotations: &BTreeMap<String, Strin
     }
 }
 
-/// Whether `config_map` holds a later part of a result.
-pub fn is_later_part(config_map: &ConfigMap) -> bool {
-    config_map.labels().contains_key(PART)
-}
-
 /// Names of the ConfigMaps that hold the rest of the result that begins in `first`.
 pub fn later_parts(first: &ConfigMap) -> Result<Vec<String>, Error> {
     let Some(found) = first.annotations().get(PARTS) else { return Ok(Vec::new()) };

@@ -6,6 +6,7 @@ use dragstrip_crds::{
     run::{NoiseFigure, NoiseStatus, RepetitionStatus, RunPhase, RunReference, Verdict},
     thresholds::MetricName,
 };
+use dragstrip_results::statistics::{mean, squares};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
@@ -64,15 +65,6 @@ fn starts(
         starts.entry(server).or_default().extend(values);
     }
     starts.into_values().filter(|values| !values.is_empty()).collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn squares(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
 /// The components of variance of repetitions within `starts`, and of the starts themselves (one-way

@@ -62,7 +62,8 @@ fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<Setb
     }
 }
 
-fn count(number: usize) -> i32 {
+/// `number` as a status has it.
+pub fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 

@@ -5,6 +5,7 @@ use super::{cache::SuiteCache, context::SuiteContext, ended::Ended, report::Repo
 use crate::cluster::apply::apply_status;
 use dragstrip_core::{
     labels::SUITE_MANAGER,
+    run::status::count,
     suite::{
         decide::{Child, Declared, Ending, Step},
         expand::Plan,
@@ -36,10 +37,6 @@ const THRESHOLDS: usize = 64;
 const DIFFERENCES: usize = 16;
 /// Most names in a message.
 const NAMED: usize = 5;
-
-fn count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
-}
 
 /// The progress of the runs, of which `parallelism` run at a time. While the suite `continues`, the
 /// estimate assumes that each remaining run takes as long as those that have ended `took`, in seconds.

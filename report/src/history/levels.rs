@@ -7,6 +7,7 @@
 //! misses that these limits lead to.
 
 use dragstrip_crds::measured::Estimate;
+use dragstrip_results::statistics::{mean, squares};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::ops::{Range, RangeInclusive};
 
@@ -65,16 +66,6 @@ impl Difference {
 /// Comparisons of one round.
 pub fn comparisons() -> usize {
     LATEST.count()
-}
-
-pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// The sum of squared distances from the mean.
-fn squares(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
 impl Series<'_> {

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use dragstrip_crds::measured::{BatchStatistics, Estimate};
+use dragstrip_results::statistics::mean;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -63,10 +64,6 @@ fn samples(times: &[Duration]) -> Vec<f64> {
         .filter_map(|sample| times.get(bound(sample)..bound(sample + 1)))
         .map(|run| run.iter().map(Duration::as_secs_f64).sum::<f64>() / run.len() as f64)
         .collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Mean and percentile bootstrap interval; none without samples.

@@ -9,15 +9,25 @@ fn student_t_95(degrees: f64) -> Option<f64> {
     StudentsT::new(0.0, 1.0, degrees).ok().map(|student| student.inverse_cdf(0.975))
 }
 
+/// The mean of `values`; 0 of none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The sum of squared distances of `values` from their mean.
+pub fn squares(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
 /// How `values` spread; `None` when there are none.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     if values.is_empty() {
         return None;
     }
     let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let deviation = (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
+    let mean = mean(values);
+    let deviation = (values.len() > 1).then(|| (squares(values) / (n - 1.0)).sqrt());
     Some(Spread {
         repetitions: u32::try_from(values.len()).unwrap_or(u32::MAX),
         mean,
@@ -62,8 +72,7 @@ const SHORTEST_PART: usize = 2;
 /// takes no longer than one of minutes.
 pub fn other_part(values: &[f64]) -> Option<Part> {
     let width = values.len().div_ceil(MOST_SCANNED).max(1);
-    let means: Vec<f64> =
-        values.chunks_exact(width).map(|chunk| chunk.iter().sum::<f64>() / width as f64).collect();
+    let means: Vec<f64> = values.chunks_exact(width).map(mean).collect();
     let part = scan(&means)?;
     Some(Part { from: part.from * width, to: part.to * width, ..part })
 }
@@ -117,7 +126,7 @@ fn long_run_deviation(noise: &[f64]) -> Option<f64> {
 /// three values and for values that do not differ.
 pub fn slope(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len() as f64;
-    let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
+    let (middle, mean) = ((n - 1.0) / 2.0, mean(values));
     let steps = || values.iter().enumerate().map(|(step, value)| (step as f64 - middle, value - mean));
     let across: f64 = steps().map(|(x, _)| x * x).sum();
     let slope = steps().map(|(x, y)| x * y).sum::<f64>() / across;

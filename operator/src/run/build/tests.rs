@@ -354,7 +354,8 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
     let immutable: Vec<_> = stored.iter().map(|map| map.immutable).collect();
     assert_eq!(immutable, [Some(true); 3], "nobody may change a result");
-    assert_eq!(stored.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
+    let later = |map: &ConfigMap| map.labels().contains_key(stored::PART);
+    assert_eq!(stored.iter().map(later).collect::<Vec<_>>(), [true, true, false]);
     let reported = stored::mark(&stored[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(reported, Some(FailureStep::Lost), "the first part does not have the outcome");
     assert_eq!(

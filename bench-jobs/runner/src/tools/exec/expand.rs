@@ -1,6 +1,7 @@
 //! `${HOST}` and its like in a command. Pure.
 
 use crate::tools::adapter::LaunchContext;
+use dragstrip_loadgen::specification::host_and_port;
 use dragstrip_results::protocol::JobSpec;
 
 /// The prefix of each name as an environment variable.
@@ -15,9 +16,9 @@ impl Values {
     pub(super) fn of(job: &JobSpec, context: &LaunchContext) -> Self {
         // The host as declared, since certificates and virtual hosts go by names.
         let (host, port) = (job.target.host.clone(), job.target.port);
-        let address = joined(&host, port);
+        let address = host_and_port(&host, port);
         let members: Vec<_> =
-            job.target.members.iter().map(|member| joined(&member.host, member.port)).collect();
+            job.target.members.iter().map(|member| host_and_port(&member.host, member.port)).collect();
         let found: Vec<_> = context.members.iter().map(ToString::to_string).collect();
         let members = match (members.is_empty(), found.is_empty()) {
             (false, _) => members.join(","),
@@ -64,11 +65,6 @@ impl Values {
         let set = self.0.iter().filter(|(name, value)| *name != PASSWORD || !value.is_empty());
         set.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value.clone()))
     }
-}
-
-/// host:port, with brackets around an address of version 6.
-fn joined(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]
