@@ -184,6 +184,7 @@ fn a_full_server_is_counted_as_oom() {
     assert_eq!(server.info("errorstats", "errorstat_OOM:count="), set.errors);
     assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("OOM", set.errors));
     assert!(report.errors[0].first_message.starts_with("OOM "), "{:?}", report.errors);
+    assert_eq!(ended.stdout, "", "the report is in its file");
 }
 
 #[test]
