@@ -1,12 +1,15 @@
 //! What is done before a measured load: keys loaded and counted, warm-up, flush.
 
-use crate::common::{failed, redis, says};
+use crate::{
+    common::{failed, redis, says},
+    run::tool::memtier::IMAGE_VARIABLE,
+};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use dragstrip_e2e::{
     Env, SHORT_RUN, alone,
     manifests::against,
-    message,
+    message, not_run,
     results::{self, operation, phase, plausible},
     with_namespace,
 };
@@ -97,7 +100,7 @@ const LONG_WARM_UP: &str = "
 phases:
 - name: write
   warmup: 310s
-  memtier: {threads: 1, connectionsPerThread: 1, testTime: 2s, ratio: '1:0', keyMaximum: 9999}
+  memtier: {image: 'IMAGE', threads: 1, connectionsPerThread: 1, testTime: 2s, ratio: '1:0', keyMaximum: 9999}
 timeout: 10m
 ";
 /// Until a status must show another figure.
@@ -129,9 +132,13 @@ async fn the_status_shows_how_many_keys_are_written() -> Result<()> {
 
 #[tokio::test]
 async fn a_warm_up_longer_than_clients_may_take_to_start_is_shown_and_its_phase_is_measured() -> Result<()> {
+    let Ok(image) = std::env::var(IMAGE_VARIABLE) else {
+        not_run("a warm-up of memtier", &format!("no memtier image: set {IMAGE_VARIABLE}"));
+        return Ok(());
+    };
     with_namespace("long-warm-up", |env| async move {
         redis(&env).await?;
-        env.run("patient", &against("redis", LONG_WARM_UP)).await?;
+        env.run("patient", &against("redis", &LONG_WARM_UP.replace("IMAGE", &image))).await?;
         let first = percent(&env, "patient", "client pods warm up", &[]).await?;
         percent(&env, "patient", "client pods warm up", &[&first]).await?;
         let job = env.api::<Job>().get("patient-write-1").await?.uid();

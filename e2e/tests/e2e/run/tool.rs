@@ -3,4 +3,4 @@
 mod bullmq;
 mod exec;
 mod loadgen;
-mod memtier;
+pub(crate) mod memtier;

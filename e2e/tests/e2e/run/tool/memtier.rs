@@ -13,7 +13,7 @@ use dragstrip_e2e::{
 use dragstrip_results::protocol::{JOB_VARIABLE, JobSpec};
 use k8s_openapi::api::batch::v1::Job;
 
-const IMAGE_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER_IMAGE";
+pub(crate) const IMAGE_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER_IMAGE";
 
 fn phases(image: &str) -> String {
     format!(
