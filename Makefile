@@ -143,6 +143,8 @@ check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Fo
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy $(DEV) --all-targets -- -D warnings
+	@# Cargo leaves tests that need a cluster out of all targets.
+	cargo clippy $(DEV) --test e2e --test eks -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check

@@ -70,7 +70,7 @@ where
     let client = cluster::connect().await?;
     operator::await_ready(&client, None).await?;
     let env = Env::make(client, name).await?;
-    let outcome = AssertUnwindSafe(test(env.clone())).catch_unwind().await;
+    let outcome = AssertUnwindSafe(Box::pin(test(env.clone()))).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {
         dump::print(&env).await;
     }

@@ -9,7 +9,7 @@ use dragstrip_crds::{
 use dragstrip_results::{confirmation::Gain, result::RepetitionResult, thresholds::operation};
 use std::collections::BTreeMap;
 
-/// Longest time that the point is measured, in seconds: it shows a gain, and is no figure.
+/// Longest time that the point is measured, in seconds: it shows a gain and is not a figure.
 const LONGEST_SECONDS: u32 = 10;
 
 /// The tool of `phase` with twice the connections per thread, and their number; `None` if the phase
@@ -38,7 +38,7 @@ pub fn confirmed(
 ) -> PhaseStatus {
     let own = |attempt: &&Attempt| attempt.confirms() && attempt.phase == declared.name;
     let points = run.attempts.iter().filter(own);
-    // Of several measurements of the last repetition the last.
+    // The last repetition may have been measured several times: its last measurement counts.
     let point = points.rev().find_map(|attempt| Some((attempt, stored.get(&attempt.name)?)));
     let Some((attempt, result)) = point else { return phase };
     let failure = result.failure.as_ref().map(|failure| failure.failure.message.as_str());
@@ -151,7 +151,7 @@ mod tests {
         assert!(confirmation.message.contains("the server had room"), "{confirmation:?}");
         assert_eq!(confirmation.config_map, "sprint-write-x3");
         assert_eq!(phases[0].limited_by.as_ref().unwrap().by, Limiter::Connections);
-        assert_eq!(phases[0].repetitions.len(), 3, "the point is no repetition");
+        assert_eq!(phases[0].repetitions.len(), 3, "the point is not a repetition");
         assert!((phases[0].operations[0].operations_per_second.mean - 1000.0).abs() < 1e-6);
         assert_eq!(phases[1].confirmation, None);
     }

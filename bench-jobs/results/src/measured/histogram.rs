@@ -115,7 +115,7 @@ pub struct HistogramSum {
 }
 
 impl HistogramSum {
-    /// Adds a histogram, or that there is none.
+    /// Adds a histogram; without it, the sum has none either.
     pub fn add(&mut self, one: Option<Latencies>) -> Result<(), HistogramError> {
         self.missing |= one.is_none();
         if let Some(mut one) = one.filter(|_| !self.missing) {

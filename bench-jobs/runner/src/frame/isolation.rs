@@ -29,7 +29,7 @@ pub async fn end_others() {
     if getpid() != Pid::from_raw(1) {
         return;
     }
-    // One call ends all: none can fork in time. An error means that there is none.
+    // One call ends all: none can fork in time. An error means that no other process is left.
     let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     // Those without a parent are children of process 1.
     let ended = async {

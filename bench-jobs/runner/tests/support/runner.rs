@@ -106,8 +106,7 @@ impl Pod {
     }
 
     /// A pod of a user without rights, as in a cluster: root may do what others may not.
-    // The tests of other tools do not need it.
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "the tests of other tools do not need it")]
     pub fn unprivileged(job: &Value) -> Self {
         const NOBODY: u32 = 65534;
         let directory = tempfile::tempdir().unwrap();

@@ -618,10 +618,10 @@ fn a_failure_that_was_recorded_ends_the_run_whatever_is_found_afterwards() {
 
 #[test]
 fn pods_that_missed_the_start_command_lose_the_repetition_and_do_not_fail_the_run() {
-    let told_late =
+    let partly_received =
         observed(AttemptState::Started { start: at(0), receipt: Receipt::Partial }, AttemptState::Absent);
-    assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::SendStart(0));
-    assert_eq!(decide(&two_phases(), &told_late, at(2)), Step::Collect(0), "others load already");
+    assert_eq!(decide(&two_phases(), &partly_received, at(1)), Step::SendStart(0));
+    assert_eq!(decide(&two_phases(), &partly_received, at(2)), Step::Collect(0), "others load already");
 }
 
 #[test]

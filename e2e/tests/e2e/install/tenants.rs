@@ -118,8 +118,9 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
             .map(|more| against_address("10.0.0.7:6379", &exec(more)));
         refused(&tenant, "BenchmarkRun", &runs, "you may not read configmaps/hidden").await?;
         // Each phase has a rule of its own: CEL cannot flatten lists.
-        let before: String =
+        let before: Vec<_> =
             (0..31).map(|index| format!("- {{name: p{index}, loadgen: {{duration: 2s}}}}\n")).collect();
+        let before = before.concat();
         let last = exec(FROM_HIDDEN).replace("phases:\n", &format!("phases:\n{before}"));
         let last = against_address("10.0.0.7:6379", &last);
         refused(&tenant, "BenchmarkRun", &[last], "you may not read secrets/hidden").await?;

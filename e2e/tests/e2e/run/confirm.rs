@@ -42,7 +42,7 @@ async fn confirmed(env: &Env, name: &str, connections: u32, repetitions: u32) ->
     ensure!((gain - point.gain).abs() < 1e-6, "{gain} is not {point:?}");
     let stored = env.result(&point.config_map).await?.point.context("the result is no point")?;
     ensure!(stored.value == point.connections_per_thread, "{stored:?}");
-    let progress = status.progress.clone().context("no progress")?;
+    let progress = status.progress.context("no progress")?;
     ensure!(progress.measured == progress.total, "{progress:?}");
     Ok(read.clone())
 }

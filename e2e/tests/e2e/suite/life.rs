@@ -25,13 +25,14 @@ use std::{
 /// A suite of these engines (engine, version, image) with pipelines 1 and 10 and `threads`, whose
 /// runs load for a second.
 pub fn spec(engines: &[(&str, &str, &str)], threads: &[u32], repetitions: u32, more: &str) -> String {
-    let variants: String = engines
+    let variants: Vec<_> = engines
         .iter()
         .map(|(name, version, image)| {
             let server = engine(name, version, image, 1).trim().replace('\n', "\n      ");
             format!("- name: {}-{version}\n  target:\n    datastore:\n      {server}\n", name.to_lowercase())
         })
         .collect();
+    let variants = variants.concat();
     let threads: Vec<String> = threads.iter().map(|threads| format!("{{value: {threads}}}")).collect();
     format!(
         "

@@ -72,8 +72,8 @@ fn clients(evidence: &Evidence) -> Option<Utilisation> {
     fuller(of_threads("load", &evidence.client_threads()), limit)
 }
 
-/// What a busy second of the servers' threads is worth: of those that execute commands, if the engine
-/// executes on its main thread alone. Of the measured window, as the shares are; warming up is not part of it.
+/// What a busy second of the servers' threads is worth, or of those that execute commands, if the engine
+/// executes on its main thread alone. Rate and shares are those of the measured window, without the warm-up.
 fn worth(evidence: &Evidence, threads: &[Busy]) -> Option<String> {
     let rate = evidence.result.total()?.operations_per_second?;
     let share = |threads: &mut dyn Iterator<Item = &Busy>| threads.map(|thread| thread.share).sum::<f64>();

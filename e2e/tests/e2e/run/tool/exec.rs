@@ -113,7 +113,7 @@ async fn a_tool_that_writes_results_itself_neither_replaces_nor_voids_the_runner
     .await
 }
 
-/// Counts of 300,000 seconds that do not compress: several times what one ConfigMap takes.
+/// Counts of 180,000 seconds that do not compress: several times what one ConfigMap takes.
 const LARGE: &str = r#"
 phases:
 - name: bench

@@ -214,7 +214,7 @@ async fn different_zones_and_one_machine_under_two_nodes_are_reported() -> Resul
             nodes::clients_on(client),
             judged("redis", RATED).replace("- {check: SharedNode, level: Ignore}\n", "")
         );
-        let apart = env.relabelled(client, ZONE, "west", succeeded(&env, "apart", &spec));
+        let apart = Box::pin(env.relabelled(client, ZONE, "west", succeeded(&env, "apart", &spec)));
         let run = env.relabelled(server, ZONE, "east", apart).await?;
         let mut reported = names(&run)?;
         reported.retain(|reason| reason != "SharedNode" || !faults::local());
