@@ -1,9 +1,9 @@
-//! A load thread whose CPU others use as well: whether the rule about waiting finds them, and what a load
-//! loses that it does not find.
+//! A load thread, or a server's thread, whose CPU others use as well: whether the rules about waiting find
+//! them, and what a load loses that they do not find.
 
 use crate::{Property, findings, property, repetition};
-use dragstrip_crds::workload::ToolSpec;
-use dragstrip_results::usage::ThreadUsage;
+use dragstrip_crds::{run::CheckName, workload::ToolSpec};
+use dragstrip_results::usage::{ContainerUsage, ServerUsage, ThreadUsage};
 use rand::{RngExt as _, rngs::SmallRng};
 use rand_distr::{Distribution, Exp1};
 use serde_json::json;
@@ -54,40 +54,67 @@ fn load(taken: &[Range<u64>], random: &mut SmallRng) -> (u64, u64) {
     (replies, waited)
 }
 
-/// Whether the rules call the client of such a load saturated.
-fn found((replies, waited): (u64, u64), tool: &ToolSpec) -> bool {
+/// Whose CPU others use: the threads of both do so much work for each request, and their requests come back so
+/// much later.
+#[derive(Clone, Copy)]
+enum Side {
+    Client,
+    Server,
+}
+
+/// Whether the rules report that `side` of such a load waited.
+fn found((replies, waited): (u64, u64), side: Side, tool: &ToolSpec) -> bool {
     let seconds = |nanos: u64| nanos as f64 / LENGTH as f64 * SECONDS as f64;
     let mut result = repetition(vec![replies; SECONDS]);
     let (cpu_seconds, waiting_seconds) = (seconds(replies * WORK), seconds(waited));
-    result.pods[0].client.seconds = SECONDS as f64;
-    result.pods[0].client.threads =
-        vec![ThreadUsage { name: "load".to_owned(), cpu_seconds, waiting_seconds }];
-    findings(&mut result, tool).iter().any(|name| name == "ClientSaturated")
+    let mut usage = ContainerUsage { seconds: SECONDS as f64, ..ContainerUsage::default() };
+    let check = match side {
+        Side::Client => {
+            usage.threads = vec![ThreadUsage { name: "load".to_owned(), cpu_seconds, waiting_seconds }];
+            result.pods[0].client = usage;
+            CheckName::ClientSaturated
+        }
+        Side::Server => {
+            usage.cpu_pressure_seconds = Some(waiting_seconds);
+            result.servers = vec![ServerUsage { usage, ..ServerUsage::default() }];
+            CheckName::ServerPressure
+        }
+    };
+    findings(&mut result, tool).iter().any(|name| *name == check.to_string())
 }
 
-/// What is claimed of load threads that share their CPU.
+/// What is claimed of a thread of `side`, `name`, that shares its CPU, where others "find" it.
+fn of_thread(side: Side, name: &str, verb: &str, tool: &ToolSpec, cases: usize) -> [Property; 3] {
+    let (small, slices) = (2e4..1e5, 1e6..4e6);
+    let beside = |share: Range<f64>, pieces: &Range<f64>, random: &mut SmallRng| {
+        load(&others(random.random_range(share), pieces, random), random)
+    };
+    let found = |load, tool| found(load, side, tool);
+    let kernel = format!("{name} beside work of the kernel, up to 2 % of its CPU, is not reported as {verb}");
+    let process = format!("{name} beside processes with a quarter or more of its CPU is reported as {verb}");
+    let lost = format!(
+        "A closed loop whose {} is not reported has lost at most 12 % of its throughput to other processes",
+        name.split_once(' ').map_or(name, |(_, noun)| noun)
+    );
+    [
+        property(kernel, 0.99, cases, |random| !found(beside(0.002..0.02, &small, random), tool)),
+        property(process, 0.95, cases, |random| found(beside(0.25..0.6, &slices, random), tool)),
+        property(lost, 0.99, cases, |random| {
+            let pieces = if random.random() { &small } else { &slices };
+            let disturbed = beside(0.01..0.6, pieces, random);
+            let alone = load(&[], random).0 as f64;
+            found(disturbed, tool) || disturbed.0 as f64 >= 0.88 * alone
+        }),
+    ]
+}
+
+/// What is claimed of threads that share their CPU.
 pub fn properties(cases: usize) -> Vec<Property> {
     let tool = ToolSpec::Loadgen(
         serde_json::from_value(json!({"duration": "3s"}))
             .unwrap_or_else(|_| unreachable!("the manifest is valid")),
     );
-    let (small, slices) = (2e4..1e5, 1e6..4e6);
-    let beside = |share: Range<f64>, pieces: &Range<f64>, random: &mut SmallRng| {
-        load(&others(random.random_range(share), pieces, random), random)
-    };
-    let kernel =
-        "A load thread beside work of the kernel, up to 2 % of its CPU, is not reported as saturated";
-    let process = "A load thread beside processes with a quarter or more of its CPU is reported as saturated";
-    let lost =
-        "A closed loop that is not reported has lost at most 12 % of its throughput to other processes";
-    vec![
-        property(kernel, 0.99, cases, |random| !found(beside(0.002..0.02, &small, random), &tool)),
-        property(process, 0.95, cases, |random| found(beside(0.25..0.6, &slices, random), &tool)),
-        property(lost, 0.99, cases, |random| {
-            let pieces = if random.random() { &small } else { &slices };
-            let disturbed = beside(0.01..0.6, pieces, random);
-            let alone = load(&[], random).0 as f64;
-            found(disturbed, &tool) || disturbed.0 as f64 >= 0.88 * alone
-        }),
-    ]
+    let client = of_thread(Side::Client, "A load thread", "saturated", &tool, cases);
+    let server = of_thread(Side::Server, "A server's thread", "one that waits", &tool, cases);
+    client.into_iter().chain(server).collect()
 }
