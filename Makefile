@@ -164,8 +164,10 @@ count: ## Print lines, functions and cycles of modules by crate, as Markdown (do
 simulate: ## Simulate how often the rules of verdicts miss and cry wolf, and print the table of docs/statistics.md
 	@cargo run --quiet --locked --profile local -p dragstrip-simulate
 
+# A fresh machine often upgrades itself meanwhile, and holds the lock.
+APT := apt-get -o DPkg::Lock::Timeout=300
 # installed COMMAND,PACKAGE: a Debian package for a command that is missing.
-installed = @command -v $(1) >/dev/null || { echo "==> installing $(2)"; apt-get update -qq && apt-get install -y -qq $(2) >/dev/null; }
+installed = @command -v $(1) >/dev/null || { echo "==> installing $(2)"; $(APT) update -qq && $(APT) install -y -qq $(2) >/dev/null; }
 TOOLS := $(DRAGSTRIP_CACHE)/tools
 # A tool runs for seconds: it need not be optimised for minutes.
 QUICK_TOOL := CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
@@ -272,7 +274,7 @@ test-guards: redis-server ## Remove each guard of docs/security.md in turn, and 
 
 .PHONY: report-pages
 report-pages: report/page-test/node_modules/.package-lock.json
-	@command -v chromium >/dev/null || { echo "==> installing chromium"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	@command -v chromium >/dev/null || { echo "==> installing chromium"; $(APT) update -qq && $(APT) install -y -qq chromium >/dev/null; }
 	cargo build --quiet $(DEV) --example page
 	$(DEV_PROGRAMS)/examples/page $(REPORT_PAGES)
 

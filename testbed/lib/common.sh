@@ -146,7 +146,9 @@ require_commands() {
   say "installing ${packages[*]}"
   local log
   log=$(mktemp)
-  if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+  # A fresh machine often upgrades itself meanwhile, and holds the lock.
+  local -r wait=(-o DPkg::Lock::Timeout=300)
+  if ! { apt-get "${wait[@]}" update && DEBIAN_FRONTEND=noninteractive apt-get "${wait[@]}" install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
     tail -20 "$log" >&2
     die "apt-get could not install ${packages[*]}: see above, and $log"
   fi
