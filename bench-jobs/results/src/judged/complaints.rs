@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 /// Error replies that are not a failure: a client follows the redirection, or sends the script.
 const EXPECTED: [&str; 3] = ["MOVED", "ASK", "NOSCRIPT"];
+/// Error replies that a client's introduction may cause: a command or protocol that the server does not know,
+/// in the words of Redis, Valkey and KeyDB, and of Dragonfly.
+const UNKNOWN: [&str; 4] = ["ERR", "NOPROTO", "unknown_cmd", "Unknown"];
+
 /// Error replies that a server gave while a load ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorReplies {
@@ -19,8 +23,8 @@ pub struct ErrorReplies {
 /// The error replies between two readings of a server that were answers to load.
 ///
 /// If the server reports for each command how often it failed, the commands by which clients
-/// introduce themselves are left out; if it reports only errors, a few of them for each
-/// connection are.
+/// introduce themselves are left out; if it reports only errors, a few of those that an introduction may
+/// cause are left out for each connection.
 pub fn error_replies(before: &ServerCounters, after: &ServerCounters) -> ErrorReplies {
     let count = |counters: &ServerCounters, kind: &str| counters.errors.get(kind).copied().unwrap_or(0);
     let growth = after.errors.iter().map(|(kind, grown)| (kind, grown.saturating_sub(count(before, kind))));
@@ -37,8 +41,10 @@ pub fn error_replies(before: &ServerCounters, after: &ServerCounters) -> ErrorRe
     let attributed = sum(load).saturating_sub(expected.values().sum());
     let others = kinds.values().sum::<u64>().saturating_sub(attributed + sum(introductions));
     let connections = after.connections_received.saturating_sub(before.connections_received);
-    let others = if others > connections.saturating_mul(limits::REFUSED_PER_CONNECTION) { others } else { 0 };
-    let count = attributed + others;
+    let unknown = kinds.iter().filter(|(kind, _)| UNKNOWN.contains(&first_word(kind)));
+    let refused = unknown.map(|(_, count)| count).sum::<u64>().min(others);
+    let forgiven = refused <= connections.saturating_mul(limits::REFUSED_PER_CONNECTION);
+    let count = attributed + if forgiven { others - refused } else { others };
     ErrorReplies { count, kinds: if count > 0 { kinds } else { BTreeMap::new() } }
 }
 
@@ -76,7 +82,7 @@ mod tests {
     #[test]
     fn only_errors_that_answer_load_are_counted() {
         type Row<'a> = (&'a str, &'a [(&'a str, u64, u64)], &'a [(&'a str, u64)], u64);
-        let table: [Row<'_>; 9] = [
+        let table: [Row<'_>; 11] = [
             ("nothing happened", &[("get", 1, 2)], &[("ERR", 10)], 0),
             ("a command failed", &[("get", 4, 2)], &[("ERR", 10), ("WRONGTYPE", 3)], 3),
             ("a command was refused", &[("get", 1, 7)], &[("ERR", 10), ("OOM", 5)], 5),
@@ -90,6 +96,8 @@ mod tests {
             ("a new server without commands: three connections", &[], &[("ERR", 22)], 0),
             ("a command that the server does not know", &[], &[("ERR", 23)], 13),
             ("slots were found, and scripts sent", &[("get", 3, 5)], &[("MOVED", 2), ("NOSCRIPT", 3)], 0),
+            ("a full Dragonfly: three connections", &[], &[("ERR", 10), ("Out of memory", 6)], 6),
+            ("Dragonfly does not know how clients introduce themselves", &[], &[("unknown_cmd", 6)], 0),
             ("Dragonfly's sentences", &[], &[("-MOVED 5 10.0.0.1", 99), ("syntax error", 50)], 50),
         ];
         let before = look(&[("get", 1, 2)], &[("ERR", 10)], 5);
