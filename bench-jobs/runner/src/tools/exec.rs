@@ -132,12 +132,15 @@ fn bad_exit(ended: &Ended) -> Option<String> {
     }
 }
 
-/// What went wrong, and what the tool said last.
+/// What went wrong, and the tool's last line about an error, or its last line at all: redis-benchmark prints
+/// the head of its table after an error.
 fn with_last_line(message: String, ended: &Ended) -> String {
-    match ended.last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
-        Some(line) => {
-            let line: String = line.trim().chars().take(LONGEST_LINE).collect();
-            format!("{message}; its last line: {line}")
+    let lines = || ended.last_lines.iter().rev().map(|line| line.trim()).filter(|line| !line.is_empty());
+    let error = lines().find(|line| line.to_lowercase().contains("error"));
+    match error.map(|line| ("last error", line)).or_else(|| Some(("last line", lines().next()?))) {
+        Some((name, line)) => {
+            let line: String = line.chars().take(LONGEST_LINE).collect();
+            format!("{message}; its {name}: {line}")
         }
         None => message,
     }

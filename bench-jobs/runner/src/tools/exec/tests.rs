@@ -155,6 +155,14 @@ fn the_tools_last_line_is_in_the_message() {
 }
 
 #[test]
+fn a_line_about_an_error_is_in_the_message_whatever_the_tool_prints_after_it() {
+    let lines = ["Error from server: OOM command not allowed", "\"test\",\"rps\"", ""];
+    let ended = Ended { last_lines: lines.map(str::to_owned).to_vec(), ..ended(Some(1), None) };
+    let message = with_last_line("exit code 1".to_owned(), &ended);
+    assert_eq!(message, "exit code 1; its last error: Error from server: OOM command not allowed");
+}
+
+#[test]
 fn a_parser_that_makes_no_sense_is_refused_before_the_load() {
     let (adapter, job) = adapter(
         r#"{"exec": {"image": "i", "command": ["x"], "parser": {"regex": {"lines": [{"pattern": "("}]}}}}"#,
