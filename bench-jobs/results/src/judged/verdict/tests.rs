@@ -482,7 +482,7 @@ fn repetitions_that_differ_too_much_are_told_from_three_on() {
 
 #[test]
 fn what_limited_the_throughput_is_named_with_its_evidence() {
-    let table: [(Limiter, &str, Mutation); 13] = [
+    let table: [(Limiter, &str, Mutation); 14] = [
         (
             Limiter::NothingFound,
             "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
@@ -538,6 +538,9 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
         ),
         (Limiter::Network, "took 4.500 ms of a mean latency of 5.000 ms", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
+        }),
+        (Limiter::NothingFound, "load thread load of a", |r| {
+            r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 5.5;
         }),
         (Limiter::Network, "a sent 5.0 % of its segments again", |r| {
             r.pods[0].client.network.as_mut().unwrap().retransmitted_segments = 50;
