@@ -30,6 +30,9 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const PATIENCE_AGAIN: SignedDuration = SignedDuration::from_secs(20);
 /// How long if a node is missing that an autoscaler may add, or if no reason is known: an image may be large.
 const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// How long the pods of the phase before may take to leave their nodes after their containers have ended:
+/// until then the scheduler finds no room, and that is not a trouble.
+const LEAVING: SignedDuration = SignedDuration::from_secs(4);
 /// How late after its start line a pod may still get the start command.
 const LATE: SignedDuration = SignedDuration::from_secs(1);
 /// When a runner that did not respond is queried again.
@@ -238,7 +241,12 @@ fn starting(
     };
     let until = after(since, patience);
     if now < until {
-        let waiting = Waiting::Clients { attempt: current, trouble: trouble.cloned() };
+        let next = after(since, LEAVING);
+        let (trouble, until) = match trouble {
+            Some(trouble) if trouble.reason == "Unschedulable" && now < next => (None, next),
+            trouble => (trouble.cloned(), until),
+        };
+        let waiting = Waiting::Clients { attempt: current, trouble };
         return Step::Wait(waiting, Some(until.min(observed.deadline)));
     }
     let unknown = || Trouble {

@@ -39,9 +39,15 @@ pub fn is_of_job(pod: &Pod, job: &str, uid: Option<&str>) -> bool {
     })
 }
 
-/// Whether the pod has succeeded or failed.
+/// Whether the pod has succeeded or failed. The kubelet shows that all its containers have ended a second
+/// before it changes the pod's phase, which waits for the end of the sandbox.
 pub fn ended(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
+    let Some(status) = &pod.status else { return false };
+    let containers = pod.spec.as_ref().filter(|spec| spec.restart_policy.as_deref() == Some("Never"));
+    let ended = |status: &&ContainerStatus| status.state.as_ref().is_some_and(|it| it.terminated.is_some());
+    let count = status.container_statuses.iter().flatten().filter(ended).count();
+    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+        || containers.is_some_and(|spec| count > 0 && count == spec.containers.len())
 }
 
 /// Whether the pod's containers have certainly stopped: the pod has ended, and not because its Node
@@ -234,6 +240,26 @@ mod tests {
 
     fn pod(status: serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_has_ended_with_its_last_container_unless_the_kubelet_starts_that_again() {
+        let ended = |policy: &str, states: [&str; 2]| {
+            let statuses = states.map(|state| {
+                serde_json::json!({
+                    "name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": {state: {"exitCode": 0}},
+                })
+            });
+            let mut pod = pod(serde_json::json!({"phase": "Running", "containerStatuses": statuses}));
+            let containers = [serde_json::json!({"name": "c"}), serde_json::json!({"name": "d"})];
+            let spec = serde_json::json!({"restartPolicy": policy, "containers": containers});
+            pod.spec = serde_json::from_value(spec).unwrap();
+            ended(&pod)
+        };
+        assert!(ended("Never", ["terminated", "terminated"]));
+        assert!(!ended("Never", ["terminated", "running"]), "one runs");
+        assert!(!ended("Always", ["terminated", "terminated"]), "the kubelet starts them again");
     }
 
     #[test]

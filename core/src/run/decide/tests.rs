@@ -371,6 +371,20 @@ fn a_node_that_may_be_made_and_an_image_that_may_be_large_get_more_time() {
 }
 
 #[test]
+fn a_node_that_pods_of_the_phase_before_are_leaving_is_not_a_trouble_yet() {
+    let unschedulable = Trouble { reason: "Unschedulable".into(), message: "0/4 nodes".into() };
+    let at_second = |now| {
+        let state = starting_since(0, Some(unschedulable.clone()));
+        match decide(&two_phases(), &observed(done(), state), at(now)) {
+            Step::Wait(Waiting::Clients { trouble, .. }, until) => (trouble.is_some(), until),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(at_second(1), (false, Some(at(4))));
+    assert_eq!(at_second(4), (true, Some(at(300))));
+}
+
+#[test]
 fn keys_and_warm_ups_take_as_long_as_they_take_and_the_status_shows_how_far_they_are() {
     use dragstrip_results::protocol::{RunnerStage, RunnerState};
     let runner = |stage, ratio| RunnerState { stage, prepared_ratio: ratio, ..RunnerState::default() };

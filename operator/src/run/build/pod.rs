@@ -33,7 +33,9 @@ pub const CLIENT_CONTAINER: &str = "client";
 const CLIENT_USER: i64 = 65532;
 /// Time for a client pod to end its tool and write its result.
 const CLIENT_GRACE_SECONDS: i64 = 8;
-/// Where the runner is copied to in client pods.
+/// The runner in its own image.
+const RUNNER: &str = "/dragstrip-runner";
+/// Where the runner is copied to in client pods with another image.
 const BIN: &str = "/dragstrip/bin";
 /// Where the tool writes its files.
 const OUTPUT: &str = "/dragstrip/output";
@@ -55,12 +57,18 @@ pub(super) fn runner_job(
     job
 }
 
+/// Whether the runner's own image has the tool. A pod with another image starts a container more, which
+/// takes a second.
+fn is_own(tool: &ToolSpec) -> bool {
+    matches!(tool, ToolSpec::Loadgen(_))
+}
+
 /// Copies the static runner into a volume, so that the tool's image is used as it is.
 fn installer(settings: &Settings) -> Container {
     Container {
         name: "install-runner".to_owned(),
         image: Some(settings.runner_image.clone()),
-        command: Some(vec!["/dragstrip-runner".to_owned(), "install".to_owned(), BIN.to_owned()]),
+        command: Some(vec![RUNNER.to_owned(), "install".to_owned(), BIN.to_owned()]),
         resources: Some(of_helper()),
         security_context: Some(locked_down()),
         volume_mounts: Some(vec![mount("bin", BIN, false)]),
@@ -161,12 +169,17 @@ fn client(
     placed: bool,
     settings: &Settings,
 ) -> Result<Container, serde_json::Error> {
-    let own = [mount("bin", BIN, true), mount("output", OUTPUT, false), mount("tmp", "/tmp", false)];
+    let own = [mount("output", OUTPUT, false), mount("tmp", "/tmp", false)];
+    let (runner, bin) = if is_own(&attempt.tool) {
+        (RUNNER.to_owned(), None)
+    } else {
+        (format!("{BIN}{RUNNER}"), Some(mount("bin", BIN, true)))
+    };
     let further = tls(target).into_iter().chain(files(attempt)).map(|(_, mount)| mount);
     Ok(Container {
         name: CLIENT_CONTAINER.to_owned(),
         image: Some(image(&attempt.tool, settings)),
-        command: Some(vec![format!("{BIN}/dragstrip-runner"), "run".to_owned()]),
+        command: Some(vec![runner, "run".to_owned()]),
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
         env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
         ports: Some(vec![port("runner", i32::from(RUNNER_PORT))]),
@@ -174,7 +187,7 @@ fn client(
         readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)),
         resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),
-        volume_mounts: Some(own.into_iter().chain(further).collect()),
+        volume_mounts: Some(bin.into_iter().chain(own).chain(further).collect()),
         ..Container::default()
     })
 }
@@ -188,10 +201,12 @@ pub(super) fn client_pod(
     settings: &Settings,
 ) -> Result<PodSpec, serde_json::Error> {
     let placement = &run.spec.clients.placement;
-    let own = ["bin", "output", "tmp"].map(empty_directory);
+    let own = ["output", "tmp"].map(empty_directory);
+    let installed = (!is_own(&attempt.tool)).then(|| (vec![installer(settings)], empty_directory("bin")));
+    let (init_containers, bin) = installed.unzip();
     let further = tls(target).into_iter().chain(files(attempt)).map(|(volume, _)| volume);
     Ok(PodSpec {
-        init_containers: Some(vec![installer(settings)]),
+        init_containers,
         containers: vec![client(run, attempt, target, !turn.client_nodes.is_empty(), settings)?],
         restart_policy: Some("Never".to_owned()),
         enable_service_links: Some(false),
@@ -206,7 +221,7 @@ pub(super) fn client_pod(
         }),
         topology_spread_constraints: spread(run, attempt),
         tolerations: Some(tolerations(labels::CLIENT, placement)),
-        volumes: Some(own.into_iter().chain(further).collect()),
+        volumes: Some(bin.into_iter().chain(own).chain(further).collect()),
         ..PodSpec::default()
     })
 }
