@@ -147,14 +147,18 @@ impl Cluster {
         self.namespace("dragstrip-system").await?;
         each(clients + 1, |index| async move {
             let role = if index == 0 { "server" } else { "client" };
-            let name = format!("{role}-{index}");
-            let nodes: Api<Node> = Api::all(self.0.clone());
-            let labels = json!({"kubernetes.io/hostname": name, "dragstrip.dev/role": role});
-            let node = object(json!({"metadata": {"name": name, "labels": labels}}))?;
-            nodes.create(&PostParams::default(), &node).await?;
-            Ok(())
+            self.node(&format!("{role}-{index}"), role, json!({})).await
         })
         .await
+    }
+
+    /// Creates a node.
+    pub async fn node(&self, name: &str, role: &str, annotations: Value) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.0.clone());
+        let labels = json!({"kubernetes.io/hostname": name, "dragstrip.dev/role": role});
+        let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
+        nodes.create(&PostParams::default(), &object(json!({"metadata": metadata}))?).await?;
+        Ok(())
     }
 
     /// A token with which the operator's metrics can be read.

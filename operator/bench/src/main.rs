@@ -2,6 +2,7 @@
 //! docs/scale.md. `make bench-operator` runs it.
 
 mod cluster;
+mod kubelet;
 mod operator;
 mod report;
 mod runners;
@@ -11,6 +12,7 @@ mod sweep;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cluster::Cluster;
+use kubelet::LargeResults;
 use operator::Operator;
 use report::Report;
 use std::{path::PathBuf, process::ExitCode};
@@ -48,7 +50,7 @@ struct Arguments {
     suite_runs: usize,
 }
 
-async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) -> Result<()> {
+async fn measure(cluster: &Cluster, arguments: &Arguments, kubelet: u16, report: &mut Report) -> Result<()> {
     cluster.prepare(arguments.active).await?;
     let token = cluster.metrics_token().await?;
     let start =
@@ -59,6 +61,9 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) 
     let ended = scenarios::three_phases(cluster, &operator, report).await?;
     scenarios::collisions(cluster, &operator, report).await?;
     scenarios::refusing_runners(cluster, &operator, arguments.active, report).await?;
+    operator.stop().await?;
+    let operator = start().await?;
+    scenarios::large_results(cluster, &operator, kubelet, report).await?;
     scenarios::make_active(cluster, arguments.active).await?;
     operator.stop().await?;
     scenarios::bare_datastores(cluster, &written, report).await?;
@@ -75,13 +80,15 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) 
 
 async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
+    let large = LargeResults::default();
+    let kubelet = kubelet::start(large.clone()).await?;
     let mut terminate = signal(SignalKind::terminate())?;
     // A signal also ends the operator, a child of this process.
     tokio::select! {
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         _ = terminate.recv() => bail!("terminated"),
-        measured = measure(&cluster, arguments, report) => measured,
-        served = runners::serve(cluster.clone(), arguments.pod_log.clone()) => {
+        measured = measure(&cluster, arguments, kubelet, report) => measured,
+        served = runners::serve(cluster.clone(), arguments.pod_log.clone(), large) => {
             served.and_then(|()| bail!("it ended by itself")).context("the simulated runners ended")
         }
     }

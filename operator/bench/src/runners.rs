@@ -2,7 +2,7 @@
 //! when its declared load is over. Pods of the namespace [`SILENT`] have no runner: they refuse
 //! connections.
 
-use crate::cluster::Cluster;
+use crate::{cluster::Cluster, kubelet::LargeResults};
 use anyhow::{Context, Result};
 use axum::{
     Json, Router,
@@ -38,6 +38,8 @@ use tokio::{net::TcpListener, sync::Notify};
 
 /// Namespace whose runners refuse connections.
 pub const SILENT: &str = "refusing";
+/// Namespace whose runners leave results as large as they may be.
+pub const LARGE: &str = "large";
 /// Reads that each client reports.
 const READS: u64 = 100_000;
 /// Latency of each read in microseconds.
@@ -50,6 +52,7 @@ struct Runner {
     pod: Arc<Pod>,
     job: Arc<JobSpec>,
     log: PathBuf,
+    large: LargeResults,
     command: Arc<OnceLock<StartCommand>>,
     ordered: Arc<Notify>,
 }
@@ -73,9 +76,6 @@ impl Runner {
 
     /// The result that it reports.
     fn result(&self, start_unix_nanos: i64, seconds: f64) -> Result<PodResult> {
-        let mut histogram = hdrhistogram::Histogram::new_with_bounds(1, 3_600_000_000, 3)?;
-        histogram.record_n(LATENCY, READS)?;
-        let latencies = Latencies::from_microseconds(histogram);
         let none = Failure {
             step: FailureStep::Job,
             message: String::new(),
@@ -88,17 +88,7 @@ impl Runner {
         result.tool.name = "loadgen".into();
         result.window = Window { start_unix_nanos, seconds, ..Window::default() };
         result.client.cpu_seconds = seconds / 2.0;
-        result.operations = vec![Operation {
-            name: "GET".to_owned(),
-            commands: vec!["get".to_owned()],
-            count: READS,
-            hits: Some(READS),
-            misses: Some(0),
-            bytes: READS * 100,
-            latency_milliseconds: latencies.summary(),
-            histogram: Some(latencies.encode()?),
-            ..Operation::default()
-        }];
+        result.operations = vec![reads()?];
         result.server = Some(server());
         Ok(result)
     }
@@ -111,6 +101,10 @@ impl Runner {
         let left = (command.start_at_unix_nanos - now()).max(0) as f64 / 1e9 + seconds;
         tokio::time::sleep(Duration::from_secs_f64(left)).await;
         let result = self.result(command.start_at_unix_nanos, seconds)?;
+        if self.pod.namespace().as_deref() == Some(LARGE) {
+            self.large.insert(result);
+            return self.end_pod("").await;
+        }
         let line = format!("{} stdout F {LOG_MARKER}{}\n", Timestamp::now(), serde_json::to_string(&result)?);
         std::fs::write(&self.log, line)?;
         self.end_pod(&serde_json::to_string(&result.compact())?).await
@@ -146,6 +140,24 @@ impl Runner {
             .route(START_PATH, post(start))
             .with_state(self.clone())
     }
+}
+
+/// What a client's reads come to.
+fn reads() -> Result<Operation> {
+    let mut histogram = hdrhistogram::Histogram::new_with_bounds(1, 3_600_000_000, 3)?;
+    histogram.record_n(LATENCY, READS)?;
+    let latencies = Latencies::from_microseconds(histogram);
+    Ok(Operation {
+        name: "GET".to_owned(),
+        commands: vec!["get".to_owned()],
+        count: READS,
+        hits: Some(READS),
+        misses: Some(0),
+        bytes: READS * 100,
+        latency_milliseconds: latencies.summary(),
+        histogram: Some(latencies.encode()?),
+        ..Operation::default()
+    })
 }
 
 /// A server that answered every read.
@@ -194,7 +206,7 @@ async fn simulate(runner: Runner, address: String) -> Result<()> {
 }
 
 /// Simulates the runner of every running client pod. Ends only if it fails.
-pub async fn serve(cluster: Cluster, log: PathBuf) -> Result<()> {
+pub async fn serve(cluster: Cluster, log: PathBuf, large: LargeResults) -> Result<()> {
     let clients = watcher::Config::default().labels("dragstrip.dev/component=client");
     let stream = watcher(cluster.everywhere::<Pod>(), clients).default_backoff().applied_objects();
     let mut stream = std::pin::pin!(stream);
@@ -213,6 +225,7 @@ pub async fn serve(cluster: Cluster, log: PathBuf) -> Result<()> {
             pod,
             job: Arc::new(job),
             log: log.clone(),
+            large: large.clone(),
             command: Arc::default(),
             ordered: Arc::default(),
         };

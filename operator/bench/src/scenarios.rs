@@ -5,7 +5,7 @@ use crate::{
     cluster::{Cluster, Object, each, until},
     operator::Operator,
     report::{DRAGONFLY_CALLS, DRAGONFLY_TIME, K6_IDLE, K6_THOUSAND, Report},
-    runners::SILENT,
+    runners::{LARGE, SILENT},
 };
 use anyhow::{Context, Result, bail};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
@@ -26,6 +26,8 @@ const SPRINT: &str = "sprint";
 const NAME: &str = "name-of-a-run";
 /// A run that the operator lists last when it starts.
 const LAST: &str = "zz-last";
+/// Clients of a run at most.
+const PODS: usize = 256;
 /// Namespace of the finished and active runs.
 const HISTORY: &str = "history";
 
@@ -244,6 +246,33 @@ pub async fn refusing_runners(
     report.judged(&format!("{name}: then"), rate, "per s", 20.0, "");
     report.judged(&format!("{name}: warnings of each"), warnings / count as f64, "lines", 1.0, "");
     cluster.remove_namespace(SILENT).await
+}
+
+/// The largest run: as many clients as a run may have, each with the largest result. Its pods are on a node
+/// whose kubelet is this program.
+pub async fn large_results(
+    cluster: &Cluster,
+    operator: &Operator,
+    kubelet: u16,
+    report: &mut Report,
+) -> Result<()> {
+    cluster.node("large", "client", json!({"dragstrip.dev/kubelet-port": kubelet.to_string()})).await?;
+    cluster.namespace(LARGE).await?;
+    let mut manifest = run("large", 2, &["read"], "1s");
+    let placement = json!({"nodeSelector": {"kubernetes.io/hostname": "large"}});
+    manifest["spec"]["clients"] = json!({"pods": PODS, "placement": placement});
+    cluster.create::<BenchmarkRun>(LARGE, manifest).await?;
+    let runs: Api<BenchmarkRun> = cluster.api(LARGE);
+    let ended = async || Ok(phase_of(&runs, "large").await?.finished());
+    let seconds = until("the end of the largest run", 10 * MINUTE, ended).await?.as_secs_f64();
+    let status = runs.get("large").await?.status.context("a run without a status")?;
+    if status.phase != RunPhase::Succeeded {
+        bail!("the largest run ended {}: {status:?}", status.phase);
+    }
+    let name = format!("the largest results of {PODS} clients");
+    report.judged(&format!("{name}: most memory"), operator.memory()?.most, "MiB", 100.0, "");
+    report.add_without_goal(&format!("{name}: the run took"), seconds, "s");
+    cluster.remove_namespace(LARGE).await
 }
 
 /// Creates runs that are under load.
