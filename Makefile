@@ -252,11 +252,11 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
   preparation::a_warm_up_longer
 
 .PHONY: test-long
-test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
+test-long: ## Run what takes too long for every change: long end-to-end tests, random specifications, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
 	$(MAKE) install
 	testbed/cluster images
 	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
-	$(MAKE) bench-operator fuzz
+	$(MAKE) test-specifications bench-operator fuzz
 
 .PHONY: test-unit
 test-unit: redis-server promtool bullmq-modules dashboard-modules proof-modules test-rules ## Run unit and scenario tests
@@ -291,6 +291,16 @@ test-eks: cluster build ## Check deploy/eks with a real API server, and the flag
 	cargo test --quiet $(DEV) --test eks --no-run
 	$(CLUSTER_ENV); DRAGSTRIP_OPERATOR=$(DIST)/operator/dragstrip-operator \
 	  testbed/without-kubelets cargo test $(DEV) --test eks
+
+SPECS ?= 400
+SEED ?= 1
+MANIFESTS ?=
+
+.PHONY: test-specifications
+test-specifications: ## Try SPECS random specifications of a SEED on a real API server with the operator (MANIFESTS=FILE: its objects instead; some minutes)
+	cargo build --quiet $(DEV) --bin dragstrip-operator --bin dragstrip-specifications --example crdgen
+	testbed/without-kubelets $(DEV_PROGRAMS)/dragstrip-specifications --operator $(DEV_PROGRAMS)/dragstrip-operator \
+	  --log $(DRAGSTRIP_CACHE)/specifications.log $(if $(MANIFESTS),--manifests $(MANIFESTS),--specs $(SPECS) --seed $(SEED))
 
 .PHONY: test-rules
 test-rules: promtool ## Check the chart's alert rules and try them

@@ -1,17 +1,14 @@
 //! Measures the operator's resources on a cluster without kubelets and compares them with goals: see
 //! docs/scale.md. `make bench-operator` runs it.
 
-mod cluster;
-mod kubelet;
-mod operator;
 mod report;
-mod runners;
 mod scenarios;
 mod sweep;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cluster::Cluster;
+use dragstrip_bench_operator::{cluster, kubelet, operator, runners};
 use kubelet::LargeResults;
 use operator::Operator;
 use report::Report;

@@ -1,0 +1,191 @@
+//! Random specs: those of the examples with some fields changed, and entirely random ones. Pure.
+
+use crate::{
+    kinds::{Kind, Words},
+    values::{value, wrong},
+};
+use proptest::{
+    prelude::*,
+    sample::select,
+    strategy::ValueTree,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use serde_json::{Value, json};
+
+/// A place in a spec: a field that exists, or one that its schema allows.
+#[derive(Debug, Clone)]
+struct Place {
+    pointer: String,
+    name: String,
+    schema: Value,
+}
+
+/// A change of one place.
+#[derive(Debug, Clone)]
+enum Edit {
+    Remove,
+    Put(Value),
+    /// The last item of an array once more.
+    Repeat,
+}
+
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// The places below `pointer`, where `found` stands.
+fn collect(found: &Value, schema: &Value, pointer: &str, places: &mut Vec<Place>) {
+    let mut add = |key: &str, name: &str, schema: &Value, value: Option<&Value>| {
+        let pointer = format!("{pointer}/{}", escape(key));
+        if let Some(value) = value {
+            collect(value, schema, &pointer, places);
+        }
+        places.push(Place { pointer, name: name.to_owned(), schema: schema.clone() });
+    };
+    let name = pointer.rsplit('/').find(|step| step.parse::<usize>().is_err()).unwrap_or_default();
+    match found {
+        Value::Object(fields) => {
+            for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+                add(key, key, schema, fields.get(key));
+            }
+            if schema["additionalProperties"].is_object() {
+                fields
+                    .iter()
+                    .for_each(|(key, value)| add(key, name, &schema["additionalProperties"], Some(value)));
+            }
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, item)| add(&index.to_string(), name, &schema["items"], Some(item)));
+        }
+        _ => {}
+    }
+}
+
+/// The value at `pointer` and below is removed; whether there was one.
+pub fn remove(spec: &mut Value, pointer: &str) -> bool {
+    let Some((parent, key)) = pointer.rsplit_once('/') else { return false };
+    match spec.pointer_mut(parent) {
+        Some(Value::Object(fields)) => fields.remove(&key.replace("~1", "/").replace("~0", "~")).is_some(),
+        Some(Value::Array(items)) => {
+            let index = key.parse().ok().filter(|index: &usize| *index < items.len());
+            index.map(|index| items.remove(index)).is_some()
+        }
+        _ => false,
+    }
+}
+
+fn put(spec: &mut Value, pointer: &str, value: Value) {
+    if let Some(place) = spec.pointer_mut(pointer) {
+        *place = value;
+    } else if let Some((parent, key)) = pointer.rsplit_once('/')
+        && let Some(Value::Object(fields)) = spec.pointer_mut(parent)
+    {
+        fields.insert(key.replace("~1", "/").replace("~0", "~"), value);
+    }
+}
+
+fn apply(mut spec: Value, place: &Place, edit: Edit) -> Value {
+    match edit {
+        Edit::Remove => {
+            remove(&mut spec, &place.pointer);
+        }
+        Edit::Put(value) => put(&mut spec, &place.pointer, value),
+        Edit::Repeat => match spec.pointer_mut(&place.pointer) {
+            Some(Value::Array(items)) => items.extend(items.last().cloned()),
+            _ => put(&mut spec, &place.pointer, json!([])),
+        },
+    }
+    spec
+}
+
+fn edit(place: &Place, words: &Words) -> BoxedStrategy<Edit> {
+    prop_oneof![
+        2 => Just(Edit::Remove),
+        12 => value(&place.schema, &place.name, words).prop_map(Edit::Put),
+        3 => wrong().prop_map(Edit::Put),
+        1 => Just(Edit::Repeat),
+    ]
+    .boxed()
+}
+
+/// `spec` with so many edits, one after the other.
+fn edited(spec: Value, kind: &Kind, edits: usize) -> BoxedStrategy<Value> {
+    let mut places = Vec::new();
+    collect(&spec, &kind.schema, "", &mut places);
+    if edits == 0 || places.is_empty() {
+        return Just(spec).boxed();
+    }
+    let kind = kind.clone();
+    let one = select(places).prop_flat_map({
+        let words = kind.words.clone();
+        move |place| edit(&place, &words).prop_map(move |edit| (place.clone(), edit))
+    });
+    one.prop_flat_map(move |(place, edit)| edited(apply(spec.clone(), &place, edit), &kind, edits - 1))
+        .boxed()
+}
+
+/// Random specs of `kind`.
+pub fn specification(kind: &Kind) -> BoxedStrategy<Value> {
+    let from_seed = (select(kind.seeds.clone()), select(vec![0, 1, 1, 1, 2, 2, 3, 4]));
+    let of_seed = kind.clone();
+    prop_oneof![
+        9 => from_seed.prop_flat_map(move |(seed, edits)| edited(seed, &of_seed, edits)),
+        1 => value(&kind.schema, "spec", &kind.words),
+    ]
+    .boxed()
+}
+
+/// An object of `kind` before it has a namespace.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Its number, which with the seed makes the same object again.
+    pub number: u64,
+    /// Name of the object: mostly a letter.
+    pub name: String,
+    /// Its spec.
+    pub spec: Value,
+}
+
+/// Random case `number` of the `seed`.
+pub fn case(strategy: &BoxedStrategy<Value>, kind: &Kind, seed: u64, number: u64) -> Result<Case, String> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    bytes[16] = u8::try_from(kind.longest_name).unwrap_or_default();
+    let mut runner =
+        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let spec = strategy.new_tree(&mut runner).map_err(|reason| reason.to_string())?.current();
+    let name = match number / 8 % 6 {
+        0 => "x".repeat(kind.longest_name),
+        1 => "1x".to_owned(),
+        _ => "x".to_owned(),
+    };
+    Ok(Case { number, name, spec })
+}
+
+/// Smaller forms of `spec`: without each of its fields and items, the largest first.
+pub fn smaller(spec: &Value) -> Vec<Value> {
+    fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
+        let mut add = |key: String, value: &Value| {
+            let pointer = format!("{pointer}/{}", escape(&key));
+            found.push(pointer.clone());
+            pointers(value, &pointer, found);
+        };
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| add(key.clone(), value)),
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(index, item)| add(index.to_string(), item))
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    pointers(spec, "", &mut found);
+    found.sort_by_key(|pointer| pointer.matches('/').count());
+    let without = |pointer: &String| {
+        let mut spec = spec.clone();
+        remove(&mut spec, pointer).then_some(spec)
+    };
+    found.iter().filter_map(without).collect()
+}
