@@ -96,11 +96,12 @@ fn text() -> BoxedStrategy<Value> {
         select(vec![16_usize, 17, 63, 64, 65, 254, 1100, 5000]),
     );
     prop_oneof![
-        4 => select(TEXTS.to_vec()).prop_map(Value::from),
-        3 => select(UNITS.to_vec()).prop_map(Value::from),
-        2 => long.prop_map(|(part, times)| Value::from(part.repeat(times))),
-        1 => ".{0,12}".prop_map(Value::from),
-        1 => "[a-z0-9.-]{1,20}".prop_map(Value::from),
+        8 => select(TEXTS.to_vec()).prop_map(Value::from),
+        6 => select(UNITS.to_vec()).prop_map(Value::from),
+        4 => long.prop_map(|(part, times)| Value::from(part.repeat(times))),
+        1 => Just(Value::from("a".repeat(400_000))),
+        2 => ".{0,12}".prop_map(Value::from),
+        2 => "[a-z0-9.-]{1,20}".prop_map(Value::from),
     ]
     .boxed()
 }
