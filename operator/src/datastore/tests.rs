@@ -271,6 +271,20 @@ async fn a_change_is_made_when_no_run_holds_the_server() {
     assert_eq!(conditions, (Some("set-uid"), Some("7")), "only if it has not changed");
 }
 
+#[tokio::test]
+async fn a_change_that_the_api_server_refuses_changes_no_object() {
+    let refused: Answer = |call| {
+        (call == "PUT statefulsets racer").then(|| status(422, "Invalid", "env[0].name: Invalid value"))
+    };
+    let (ctx, calls) = context(standing(stateful_set(built_for("1"), 1)), refused);
+    let mut edited = datastore(2);
+    edited.spec.port = 7000;
+    pass_over(&edited, &ctx).await.unwrap_err();
+    let expected = ["GET leases dragstrip-racer", "PUT statefulsets racer", WRITE_STATUS];
+    assert_eq!(names(&calls), expected, "the Service has the port of a server that never starts");
+    assert_eq!(ready(&calls).1, "Refused");
+}
+
 #[test]
 fn the_release_of_the_lease_brings_a_pass() {
     let found = of_lease_or_budget(&read::<Lease>(lease()));
