@@ -139,8 +139,8 @@ async fn correct(
     }
 }
 
-/// Turns the objects that `fetched` shows into those that are `wanted`. The Service comes first: a
-/// StatefulSet's pods get their names from it.
+/// Turns the objects that `fetched` shows into those that are `wanted`. A new StatefulSet comes after its
+/// Service, from which its pods get their names.
 pub async fn apply(
     ctx: &Context,
     datastore: &ValidatedDatastore,
@@ -170,8 +170,10 @@ pub async fn apply(
     {
         return Ok(Applied::Waits(holder));
     }
+    // The API server may refuse it: the Service then stays that of the servers that run.
+    let stateful_set = correct(client, existing, stateful_set, change).await.map_err(failed)?;
     apply_service(client, uid, fetched.service.as_deref(), &service).await?;
-    Ok(Applied::Present(Arc::new(correct(client, existing, stateful_set, change).await.map_err(failed)?)))
+    Ok(Applied::Present(Arc::new(stateful_set)))
 }
 
 /// Protects the pods of a Datastore from eviction while a run holds it.
