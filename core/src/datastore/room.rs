@@ -131,6 +131,8 @@ mod tests {
         ] {
             assert_eq!(Room::number(&Quantity(text.to_owned())), Some(number), "{text}");
         }
-        assert_eq!(Room::number(&Quantity("1 elephant".to_owned())), None);
+        for text in ["1 elephant", "1gi", "1K", "5i", "inf", "NaN", "", "m", "1e"] {
+            assert_eq!(Room::number(&Quantity(text.to_owned())), None, "Kubernetes cannot read {text:?}");
+        }
     }
 }

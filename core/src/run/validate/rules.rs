@@ -323,6 +323,12 @@ mod tests {
     }
 
     #[test]
+    fn an_amount_that_kubernetes_cannot_read_is_refused_with_its_field() {
+        let reported = within(&json!("two"), json!({"loadgen": {"duration": "2s"}}));
+        assert!(reported.contains("spec.clients.resources.limits.cpu is \"two\""), "{reported}");
+    }
+
+    #[test]
     fn more_load_threads_than_the_client_may_use_cpus_are_refused() {
         let loadgen = |threads: i32| json!({"loadgen": {"duration": "2s", "threads": threads}});
         let memtier = |threads: i32| json!({"memtier": {"testTime": "2s", "threads": threads}});

@@ -384,6 +384,15 @@ fn a_memory_limit_below_what_the_server_needs_is_refused() {
 }
 
 #[test]
+fn an_amount_that_kubernetes_cannot_read_is_refused_with_its_field() {
+    let spec = json!({"engine": "Redis", "threads": 1, "resources": {"requests": {"hugepages-2Mi": "1gi"}}});
+    let refusal = refused(spec, "4");
+    assert_eq!(refusal.reason, "InvalidResources");
+    let text = refusal.to_string();
+    assert!(text.contains("spec.resources.requests.hugepages-2Mi is \"1gi\""), "{text}");
+}
+
+#[test]
 fn no_node_must_exist_yet() {
     let elsewhere =
         json!({"engine": "Redis", "threads": 1024, "placement": {"nodeSelector": {"pool": "none"}}});
