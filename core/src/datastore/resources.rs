@@ -69,6 +69,16 @@ fn exclusive_client(threads: u64) -> Amounts {
     amounts(1000 * threads, EXCLUSIVE_CLIENT_MEMORY + threads * EXCLUSIVE_THREAD_MEMORY)
 }
 
+/// Which of `resources`, which stand in `field`, Kubernetes cannot read: it would not name the field.
+pub fn unreadable(resources: Option<&ResourceRequirements>, field: &str) -> Option<String> {
+    let sides = resources.map(|it| [("requests", &it.requests), ("limits", &it.limits)]);
+    sides.into_iter().flatten().find_map(|(side, amounts)| {
+        let (kind, amount) = amounts.iter().flatten().find(|(_, amount)| Room::number(amount).is_none())?;
+        let problem = "is not an amount: write a number with a unit, such as 4, 500m or 2Gi";
+        Some(format!("{field}.{side}.{kind} is {:?}, which {problem}", amount.0))
+    })
+}
+
 /// Why `resources`, which stand in `field`, rule out exclusive CPUs, with the remedy.
 pub fn not_exclusive(resources: &ResourceRequirements, field: &str) -> Option<String> {
     let amount = |amounts: &Option<Amounts>, kind: &str| amounts.as_ref()?.get(kind).cloned();

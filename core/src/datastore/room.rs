@@ -32,22 +32,20 @@ impl Room {
     /// A quantity as Kubernetes writes it (250m, 2, 1.5Gi, 1e3) as a number.
     pub fn number(quantity: &Quantity) -> Option<f64> {
         let text = &quantity.0;
-        if let Ok(plain) = text.parse() {
+        // Rust also reads inf and NaN.
+        if let Some(plain) = text.parse().ok().filter(|number: &f64| number.is_finite()) {
             return Some(plain);
         }
         let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+        let power = |units: [&str; 6]| i32::try_from(units.iter().position(|it| *it == unit)? + 1).ok();
         let factor = match unit {
             "n" => 1e-9,
             "u" => 1e-6,
             "m" => 1e-3,
-            _ => {
-                let letter = unit.trim_end_matches('i');
-                let power = ["", "k", "M", "G", "T", "P", "E"]
-                    .iter()
-                    .position(|it| it.eq_ignore_ascii_case(letter))?;
-                let base: f64 = if unit.ends_with('i') { 1024.0 } else { 1000.0 };
-                base.powi(i32::try_from(power).ok()?)
-            }
+            _ => power(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]).map_or_else(
+                || Some(1000_f64.powi(power(["k", "M", "G", "T", "P", "E"])?)),
+                |power| Some(1024_f64.powi(power)),
+            )?,
         };
         Some(number.parse::<f64>().ok()? * factor)
     }

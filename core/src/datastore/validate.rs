@@ -2,7 +2,7 @@
 
 use super::{
     engines::{self, MIB, max_memory},
-    resources::{needed_memory, not_exclusive, of_server},
+    resources::{needed_memory, not_exclusive, of_server, unreadable},
     shape::Shape,
 };
 use crate::{
@@ -131,6 +131,9 @@ pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<V
     let spec = &datastore.spec;
     if let Some(complaint) = engines::rules(spec.engine).refuse(spec) {
         return Err(invalid("InvalidForEngine", complaint));
+    }
+    if let Some(problem) = unreadable(spec.resources.as_ref(), "spec.resources") {
+        return Err(invalid("InvalidResources", problem));
     }
     check_ports(spec)?;
     check_cpus(spec)?;

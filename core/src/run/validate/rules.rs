@@ -2,7 +2,10 @@
 
 use super::attempt::most_pods;
 use crate::{
-    datastore::{resources::not_exclusive, room::Room},
+    datastore::{
+        resources::{not_exclusive, unreadable},
+        room::Room,
+    },
     run::search::point::points,
 };
 use dragstrip_crds::{
@@ -171,7 +174,9 @@ pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
         Target::External(external) => target_problem(spec, external.protocol, external.cluster),
     };
     let own = spec.phases.iter().find_map(in_phase);
-    own.or_else(|| resources.and_then(|resources| not_exclusive(resources, "clients.resources")))
+    let amounts = || unreadable(spec.clients.resources.as_ref(), "clients.resources");
+    own.or_else(amounts)
+        .or_else(|| resources.and_then(|resources| not_exclusive(resources, "clients.resources")))
         .or_else(|| too_many(spec))
         .or_else(target)
 }
