@@ -118,6 +118,14 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_quotes_a_huge_value_keeps_its_field_and_its_remedy() {
+        let message = format!("spec.pod.labels: \"{}\" is too long: shorten it", "é".repeat(500_000));
+        let stored = &upsert(&[], &[Finding::no(types::READY, "Refused", message)], 1, at(1))[0].message;
+        assert!(stored.len() <= 4200, "no status with {} bytes can be written", stored.len());
+        assert!(stored.starts_with("spec.pod.labels: ") && stored.ends_with("shorten it"), "{stored}");
+    }
+
+    #[test]
     fn conditions_of_others_stay() {
         let old = upsert(&[], &[Finding::yes("Foreign", "Because", "")], 1, at(1));
         let new = upsert(&old, &[Finding::yes(types::READY, "Ready", "")], 1, at(2));

@@ -135,6 +135,19 @@ async fn a_quota_is_reported_and_retried_before_the_first_run_and_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_that_quotes_a_huge_value_fits_a_status() {
+    let values = json!([{"name": "huge", "value": "a".repeat(600_000)}]);
+    let axes = json!([{"name": "limit", "paths": ["/timeout"], "values": values}]);
+    let (_, calls) = pass_over(&suite(json!({"axes": axes}), json!({})), empty).await;
+    let bytes = body(&calls, WRITE_STATUS)["status"].to_string().len();
+    assert!(bytes < 20_000, "with {bytes} bytes it cannot be written, and nobody learns what is wrong");
+    let message = reported(&calls).message.unwrap_or_default();
+    assert!(
+        message.contains("timeout") && message.ends_with("such as 30s, 5m, 1h30m or 250ms, at most 9999h")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rule_against_a_run_refuses_the_suite() {
     let ruled: Answer = |call| match call {
         MAKE_RUN => Some(refused(422, "Invalid", "spec.timeout: Invalid value")),
