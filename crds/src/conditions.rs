@@ -5,6 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
+use std::borrow::Cow;
 
 /// Condition types of all kinds.
 pub mod types {
@@ -54,6 +55,19 @@ impl Finding {
     }
 }
 
+/// Bytes of a message that quotes a value of any length: a status with more cannot be written.
+const LONGEST: usize = 4096;
+
+/// `message` without the middle of a text that is too long for a status: field and remedy stay.
+pub fn shortened(message: &str) -> Cow<'_, str> {
+    if message.len() <= LONGEST {
+        return message.into();
+    }
+    let begin = &message[..message.floor_char_boundary(LONGEST / 2)];
+    let end = &message[message.ceil_char_boundary(message.len() - LONGEST / 2)..];
+    format!("{begin} ... {end}").into()
+}
+
 /// `old` with `findings`: other conditions stay, and a condition with the same status keeps its
 /// `lastTransitionTime`. Findings prove that the object can be decoded: [`types::DECODABLE`] goes.
 pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Timestamp) -> Vec<Condition> {
@@ -76,7 +90,7 @@ pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Tim
             type_: finding.kind.to_owned(),
             status: status.to_owned(),
             reason: finding.reason.to_owned(),
-            message: finding.message.clone(),
+            message: shortened(&finding.message).into_owned(),
             observed_generation: Some(generation),
             last_transition_time: since,
         }

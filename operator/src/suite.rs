@@ -27,6 +27,7 @@ use dragstrip_core::suite::{
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus,
+    conditions::shortened,
     suite::{SuitePhase, SuiteProgress},
 };
 use dragstrip_results::error_chain::chain_with;
@@ -186,7 +187,9 @@ async fn refuse(
     old: &BenchmarkSuiteStatus,
     invalid: &Invalid,
 ) -> Result<(Outcome, Action), Error> {
-    if old.observed_generation == suite.metadata.generation && old.message == Some(invalid.to_string()) {
+    let message = invalid.to_string();
+    let known = old.message.as_deref() == Some(&*shortened(&message));
+    if old.observed_generation == suite.metadata.generation && known {
         return Ok((Outcome::Invalid, Action::await_change()));
     }
     let status = status::of_invalid(suite, old, invalid, Timestamp::now());
@@ -349,7 +352,7 @@ fn retry(
     if retry.news {
         log_failure(suite, error);
     }
-    status.message = Some(message);
+    status.message = Some(shortened(&message).into_owned());
     retry.after
 }
 

@@ -218,7 +218,7 @@ pub fn of_invalid(
     now: Timestamp,
 ) -> BenchmarkSuiteStatus {
     let generation = suite.metadata.generation.unwrap_or(0);
-    let message = invalid.to_string();
+    let message = conditions::shortened(&invalid.to_string()).into_owned();
     let mut findings = vec![Finding::no(PASSED, "Invalid", message.clone())];
     let ends = suite.spec.schedule.is_none();
     if ends {
