@@ -256,6 +256,8 @@ test-long: ## Run what takes too long for every change: long end-to-end tests, r
 	$(MAKE) install
 	testbed/cluster images
 	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
+	rm -f $(WORKLOAD_FAULTS).long
+	$(MAKE) test-faults RUNS=50 WORKLOAD_FAULTS=$(WORKLOAD_FAULTS).long
 	$(MAKE) test-specifications bench-operator fuzz
 
 .PHONY: test-unit
@@ -316,6 +318,25 @@ test-e2e: install ## Run the end-to-end tests on the cluster
 	@echo "==> make test-long runs these: $(E2E_LONG)"
 	$(CLUSTER_ENV); cd dashboards && npm run --silent test:chart
 	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
+
+RUNS ?= 1000
+SEED ?= 1
+WORKLOAD_FAULTS ?= $(DRAGSTRIP_CACHE)/workload-faults.jsonl
+WORKLOAD_FAULT_OPTIONS ?=
+
+.PHONY: test-faults
+test-faults: install-operator ## Inject RUNS faults from SEED on into runs on the local cluster, and judge what the runs show; goes on where it was stopped (10 s a run, two at a time)
+	testbed/cluster images redis-7.0
+	cargo build --quiet $(DEV) --bin dragstrip-workload-faults
+	$(CLUSTER_ENV); $(DEV_PROGRAMS)/dragstrip-workload-faults --runs $(RUNS) --seed $(SEED) --file $(WORKLOAD_FAULTS) $(WORKLOAD_FAULT_OPTIONS)
+
+HOURS ?= 1
+
+.PHONY: soak
+soak: install-operator ## Measure runs of all kinds back to back for HOURS, and fail if what the operator uses rises
+	testbed/cluster images redis-7.0
+	cargo build --quiet $(DEV) --bin dragstrip-soak
+	$(CLUSTER_ENV); $(DEV_PROGRAMS)/dragstrip-soak --hours $(HOURS)
 
 .PHONY: test-dashboards
 test-dashboards: install proof-modules ## Test every panel of the dashboards with a Prometheus that scrapes real runs (4 minutes)

@@ -28,6 +28,7 @@ mod teardown;
 mod turns;
 mod wait;
 
+pub use cluster::connect;
 pub use namespace::{Env, alone, message, phase, with_namespace};
 pub use wait::{Look, until};
 

@@ -82,7 +82,8 @@ where
 }
 
 impl Env {
-    pub(crate) async fn make(client: Client, name: &str) -> Result<Self> {
+    /// A new namespace, named after `name`, for what is not a test.
+    pub async fn make(client: Client, name: &str) -> Result<Self> {
         let namespace = Namespace {
             metadata: ObjectMeta {
                 generate_name: Some(format!("e2e-{name}-")),
@@ -115,6 +116,17 @@ impl Env {
     /// Waits for this test's turn to send load, which it has until its runs are gone.
     pub async fn turn(&self) {
         self.turn.take().await;
+    }
+
+    /// Deletes all runs, Datastores and suites, waits until nothing of theirs is left, and deletes the
+    /// namespace.
+    pub async fn remove(&self) -> Result<()> {
+        teardown::remove(self).await
+    }
+
+    /// Leases that runs of this namespace hold.
+    pub async fn held(&self) -> Result<Vec<String>> {
+        teardown::held(self).await
     }
 
     /// Objects of one kind in this namespace.

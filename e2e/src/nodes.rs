@@ -4,7 +4,7 @@
 use crate::{Env, kubectl};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
 /// Label that says what a node is for.
 pub const ROLE: &str = "dragstrip.dev/role";
@@ -51,22 +51,27 @@ async fn set(node: &str, key: &str, value: &str) -> Result<()> {
     kubectl::must(&["label", "--overwrite", "node", node, &label], "").await.map(|_| ())
 }
 
-impl Env {
-    /// The nodes for servers and clients; an error when there are not two of each.
-    pub async fn nodes(&self) -> Result<Nodes> {
-        let mut nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?.items;
-        nodes.sort_by_key(|node| (taints(node), node.name_any()));
-        let of = |role: &str| -> Vec<String> {
-            let labelled = nodes.iter().filter(|node| node.labels().get(ROLE).is_some_and(|is| is == role));
-            labelled.map(ResourceExt::name_any).collect()
-        };
-        let found = Nodes { servers: of("server"), clients: of("client") };
-        ensure!(
-            found.servers.len() >= 2 && found.clients.len() >= 2,
-            "this test needs two nodes labelled {ROLE}=server and two labelled {ROLE}=client, as \
+/// The nodes for servers and clients; an error when there are not two of each.
+pub async fn all(client: &Client) -> Result<Nodes> {
+    let mut nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items;
+    nodes.sort_by_key(|node| (taints(node), node.name_any()));
+    let of = |role: &str| -> Vec<String> {
+        let labelled = nodes.iter().filter(|node| node.labels().get(ROLE).is_some_and(|is| is == role));
+        labelled.map(ResourceExt::name_any).collect()
+    };
+    let found = Nodes { servers: of("server"), clients: of("client") };
+    ensure!(
+        found.servers.len() >= 2 && found.clients.len() >= 2,
+        "this test needs two nodes labelled {ROLE}=server and two labelled {ROLE}=client, as \
              'testbed/cluster up' makes them; the cluster has {found:?}"
-        );
-        Ok(found)
+    );
+    Ok(found)
+}
+
+impl Env {
+    /// [`all`] nodes of this cluster.
+    pub async fn nodes(&self) -> Result<Nodes> {
+        all(&self.client).await
     }
 
     /// The value of a node's label; empty where it has none.

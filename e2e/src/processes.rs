@@ -1,7 +1,12 @@
 //! Processes of a pod, where the testbed's nodes share this machine's kernel.
 
 use crate::{LOAD_GONE, Look, faults, until};
-use anyhow::Result;
+use anyhow::{Context, Result};
+pub use rustix::process::Signal;
+use rustix::{
+    io::Errno,
+    process::{Pid, kill_process},
+};
 use std::fs;
 
 /// A process of a pod.
@@ -11,6 +16,27 @@ pub struct Process {
     pub pid: u32,
     /// The name of each of its threads.
     pub threads: Vec<String>,
+}
+
+impl Process {
+    /// The name of its program, of which the kernel keeps 15 characters.
+    pub fn name(&self) -> String {
+        self.threads.first().cloned().unwrap_or_default()
+    }
+
+    /// Whether that begins with `start`.
+    pub fn is(&self, start: &str) -> bool {
+        self.name().starts_with(start)
+    }
+}
+
+/// Sends a signal to a process, unless it has ended.
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(pid)?).context("0 is not a process")?;
+    match kill_process(pid, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot send {signal:?} to process {pid:?}")),
+    }
 }
 
 fn read(path: &str) -> Option<String> {

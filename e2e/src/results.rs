@@ -2,16 +2,17 @@
 
 use crate::Env;
 use anyhow::{Context, Result, ensure};
+use dragstrip_core::labels::RUN_UID;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus,
     measured::LatencySummary,
     run::{OperationStatus, PhaseStatus},
 };
-use dragstrip_results::result::RepetitionResult;
+use dragstrip_results::{result::RepetitionResult, stored::PART};
 use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use std::io::Read;
+use std::{collections::BTreeMap, io::Read};
 
 /// Key of the compressed result in its ConfigMap.
 const KEY: &str = "result.json.gz";
@@ -46,6 +47,16 @@ impl Env {
             }
         }
         results.sort_by_key(|result| window(result).0);
+        Ok(results)
+    }
+
+    /// All results that the run with this uid stored, lost ones too, by the name of their ConfigMap.
+    pub async fn stored_results(&self, uid: &str) -> Result<BTreeMap<String, RepetitionResult>> {
+        let mut results = BTreeMap::new();
+        for config_map in self.labelled::<ConfigMap>(&format!("{RUN_UID}={uid},!{PART}")).await? {
+            let name = config_map.name_any();
+            results.insert(name.clone(), self.result(&name).await?);
+        }
         Ok(results)
     }
 

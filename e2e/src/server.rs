@@ -76,6 +76,21 @@ impl Server {
         Ok(text.lines().filter_map(calls).collect())
     }
 
+    /// The server's process by its run id, and the calls and refusals per command since it started.
+    pub async fn executed(&mut self) -> Result<(String, BTreeMap<String, u64>)> {
+        let text = self.text(&["INFO", "server", "commandstats"]).await?;
+        let process = text.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();
+        let executed = |line: &str| {
+            let (name, numbers) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            let of = |field: &str| {
+                let mut fields = numbers.split(',').filter_map(|number| number.split_once('='));
+                fields.find(|(name, _)| *name == field).and_then(|(_, value)| value.parse::<u64>().ok())
+            };
+            Some((name.to_owned(), of("calls")? + of("rejected_calls").unwrap_or_default()))
+        };
+        Ok((process.to_owned(), text.lines().filter_map(executed).collect()))
+    }
+
     /// How many connections come from `ip`.
     pub async fn connections_from(&mut self, ip: &str) -> Result<usize> {
         let clients = self.text(&["CLIENT", "LIST"]).await?;

@@ -83,7 +83,7 @@ async fn left(env: &Env) -> Result<Vec<String>> {
 }
 
 /// Leases that runs of the namespace hold.
-async fn held(env: &Env) -> Result<Vec<String>> {
+pub(crate) async fn held(env: &Env) -> Result<Vec<String>> {
     let ours = format!("{}/", env.namespace);
     let mut held = Vec::new();
     for namespace in [&env.namespace, operator::NAMESPACE] {

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Starting the local testbed, and its faults.
 
-readonly COMPONENTS=(apiserver scheduler controller-manager "${NODES[@]/#/kubelet:}" "${NODES[@]/#/containerd:}")
+readonly COMPONENTS=(etcd apiserver scheduler controller-manager "${NODES[@]/#/kubelet:}" "${NODES[@]/#/containerd:}")
 
 preflight() {
   local node
@@ -180,7 +180,7 @@ start_components() {
 
 local_status() {
   local name state
-  for name in etcd "${COMPONENTS[@]}" kube-proxy; do
+  for name in "${COMPONENTS[@]}" kube-proxy; do
     if running "$name"; then state="runs (pid $(pid_of "$name"))"; else state=stopped; fi
     printf '%-20s %s\n' "$name" "$state"
   done

@@ -9,6 +9,7 @@ const CPU: Metric = Metric("process_cpu_seconds_total", "CPU time of the process
 const MEMORY: Metric = Metric("process_resident_memory_bytes", "Resident memory of the process.");
 const START: Metric = Metric("process_start_time_seconds", "When the process started, in Unix time.");
 const FILES: Metric = Metric("process_open_fds", "Open file descriptors of the process.");
+const TASKS: Metric = Metric("dragstrip_tokio_tasks", "Tasks of the process that have not ended.");
 
 /// Version, CPU time, memory, start and open files of this process.
 pub fn families() -> Result<Families, ProcError> {
@@ -22,13 +23,16 @@ pub fn families() -> Result<Families, ProcError> {
     page.add(&MEMORY, "", &[], stat.rss_bytes().get() as f64);
     page.add(&START, "", &[], start);
     page.add(&FILES, "", &[], process.fd_count()? as f64);
+    let runtime = tokio::runtime::Handle::try_current().ok();
+    page.add(&TASKS, "", &[], runtime.map(|runtime| runtime.metrics().num_alive_tasks() as f64));
     Ok(page)
 }
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn the_process_shows_what_it_uses() {
+    #[tokio::test]
+    async fn the_process_shows_what_it_uses() {
+        let task = tokio::spawn(std::future::pending::<()>());
         let text = super::Families::text(&[&super::families().unwrap()]);
         let value = |name: &str| -> f64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -38,5 +42,7 @@ mod tests {
         assert!(value("process_start_time_seconds") > 1.7e9, "{text}");
         assert!(value("process_open_fds") >= 3.0, "{text}");
         assert!(value("process_cpu_seconds_total") >= 0.0, "{text}");
+        assert!(value("dragstrip_tokio_tasks") >= 1.0, "{text}");
+        task.abort();
     }
 }

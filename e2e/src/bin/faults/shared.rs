@@ -1,0 +1,82 @@
+//! What both lanes share: the parts of the cluster that only one of them stops at a time, and when it did.
+
+use crate::plan::Fault;
+use anyhow::Result;
+use std::{
+    fs::File,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+use tokio::{
+    sync::{Mutex as Turns, MutexGuard},
+    task::spawn_blocking,
+};
+
+/// A fault that every run feels.
+struct Outage {
+    fault: Fault,
+    lane: usize,
+    until: Option<Instant>,
+}
+
+/// What both lanes share.
+#[derive(Default)]
+pub struct Shared {
+    lock: Option<PathBuf>,
+    turns: Turns<()>,
+    outages: Mutex<Vec<Outage>>,
+}
+
+/// The right to stop a part of the cluster; the outage ends with it.
+pub struct Turn<'a> {
+    shared: &'a Shared,
+    index: usize,
+    _turn: MutexGuard<'a, ()>,
+    _lock: Option<File>,
+}
+
+impl Shared {
+    /// With the file whose lock those hold who stop a part of the cluster.
+    pub fn new(lock: Option<PathBuf>) -> Self {
+        Self { lock, ..Self::default() }
+    }
+
+    fn outages<T>(&self, access: impl FnOnce(&mut Vec<Outage>) -> T) -> T {
+        access(&mut self.outages.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for the turn of `lane` to stop a part of the cluster.
+    pub async fn turn(&self, fault: Fault, lane: usize) -> Result<Turn<'_>> {
+        let turn = self.turns.lock().await;
+        let lock = match self.lock.clone() {
+            None => None,
+            Some(path) => {
+                let locked = move || -> Result<File> {
+                    let file = File::create(path)?;
+                    file.lock()?;
+                    Ok(file)
+                };
+                Some(spawn_blocking(locked).await??)
+            }
+        };
+        let outage = Outage { fault, lane, until: None };
+        let index = self.outages(|outages| {
+            outages.push(outage);
+            outages.len() - 1
+        });
+        Ok(Turn { shared: self, index, _turn: turn, _lock: lock })
+    }
+
+    /// What the other lanes stopped since `from`, and what they have stopped now.
+    pub fn felt_by(&self, lane: usize, from: Instant) -> Vec<Fault> {
+        let felt = |outage: &&Outage| outage.lane != lane && outage.until.is_none_or(|until| until > from);
+        self.outages(|outages| outages.iter().filter(felt).map(|outage| outage.fault).collect())
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.shared.outages(|outages| outages[self.index].until = Some(Instant::now()));
+    }
+}
