@@ -327,7 +327,8 @@ WORKLOAD_FAULT_OPTIONS ?=
 .PHONY: test-faults
 test-faults: install-operator ## Inject RUNS faults from SEED on into runs on the local cluster, and judge what the runs show; goes on where it was stopped (10 s a run, two at a time)
 	testbed/cluster images redis-7.0
-	cargo build --quiet $(DEV) --bin dragstrip-workload-faults
+	@# With an example, so that dependencies are not compiled once more.
+	cargo build --quiet $(DEV) --bin dragstrip-workload-faults --example page
 	$(CLUSTER_ENV); $(DEV_PROGRAMS)/dragstrip-workload-faults --runs $(RUNS) --seed $(SEED) --file $(WORKLOAD_FAULTS) $(WORKLOAD_FAULT_OPTIONS)
 
 HOURS ?= 1
@@ -335,7 +336,7 @@ HOURS ?= 1
 .PHONY: soak
 soak: install-operator ## Measure runs of all kinds back to back for HOURS, and fail if what the operator uses rises
 	testbed/cluster images redis-7.0
-	cargo build --quiet $(DEV) --bin dragstrip-soak
+	cargo build --quiet $(DEV) --bin dragstrip-soak --example page
 	$(CLUSTER_ENV); $(DEV_PROGRAMS)/dragstrip-soak --hours $(HOURS)
 
 .PHONY: test-dashboards
