@@ -90,7 +90,8 @@ impl Lane {
         let measured = self.measure(&env, plan, shared).await;
         let reusable = measured.as_ref().is_ok_and(Record::good) && !plan.fault.spoils_the_server();
         if !(reusable && deleted(&env, &plan.run()).await) {
-            self.home.take().map(leave);
+            // One whose namespace is deleted needs nothing more.
+            self.home.take().filter(|_| plan.fault != Fault::NamespaceDeleted).map(leave);
         }
         measured
     }
