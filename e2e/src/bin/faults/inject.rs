@@ -6,7 +6,7 @@ use crate::{
     lane::Lane,
     memory, moment,
     plan::{Fault, Plan, Side},
-    shared::Shared,
+    shared::Turn,
 };
 use anyhow::{Context, Result, bail, ensure};
 use dragstrip_core::labels::RUN;
@@ -32,7 +32,8 @@ pub struct Target<'a> {
     pub env: &'a Env,
     pub lane: &'a Lane,
     pub plan: &'a Plan,
-    pub shared: &'a Shared,
+    /// The right to inject a fault that every run feels.
+    pub turn: Option<Turn<'a>>,
     /// The disk of the clients' node, if it is to become full.
     pub disk: Option<&'a SmallDisk>,
 }
@@ -47,11 +48,14 @@ pub struct Injected {
 }
 
 /// Injects the fault when its moment has come; `None` if the run has ended before.
-pub async fn inject(target: &Target<'_>) -> Option<Result<Injected>> {
+pub async fn inject(target: Target<'_>) -> Option<Result<Injected>> {
     if !moment::come(target.env, target.plan).await {
         return None;
     }
     let at = Instant::now();
+    if let Some(turn) = &target.turn {
+        turn.begin(target.plan.fault, target.lane.number);
+    }
     Some(target.injected().await.map(|what| Injected { at, what }))
 }
 
@@ -105,7 +109,6 @@ impl Target<'_> {
                 self.step("client", move || pids(&uid)).await
             }
             Fault::OperatorClockStepped => {
-                let _turn = self.shared.turn(plan.fault, self.lane.number).await?;
                 let uid = operator::await_ready(&self.env.client, None).await?.uid().unwrap_or_default();
                 self.step("operator", move || pids(&uid)).await
             }
@@ -170,7 +173,6 @@ impl Target<'_> {
 
     /// Stops a part of the cluster for a while.
     async fn outage(&self, component: &str, lasts: Duration) -> Result<String> {
-        let _turn = self.shared.turn(self.plan.fault, self.lane.number).await?;
         let stopped = component.to_owned();
         let fault = blocking(move || faults::Fault::stop(&stopped)).await?;
         sleep(lasts).await;
@@ -180,7 +182,6 @@ impl Target<'_> {
 
     /// Kills a node with all its pods, and brings it back.
     async fn lose(&self, node: &str, lasts: Duration) -> Result<String> {
-        let _turn = self.shared.turn(self.plan.fault, self.lane.number).await?;
         let lost = node.to_owned();
         let fault = blocking(move || faults::Fault::kill_node(&lost)).await?;
         sleep(lasts).await;

@@ -97,6 +97,8 @@ impl Lane {
     }
 
     async fn measure(&self, env: &Env, plan: &Plan, shared: &Shared) -> Result<Record> {
+        // Waited for now: later the moment would pass meanwhile.
+        let turn = if plan.fault.is_shared() { Some(shared.turn().await?) } else { None };
         let begun = Instant::now();
         let witness = Witness::new(env, &plan.run()).await?;
         let name = self.client.trim_start_matches("dragstrip-");
@@ -111,8 +113,8 @@ impl Lane {
             Ok(Look::Done(()))
         })
         .await?;
-        let target = Target { env, lane: self, plan, shared, disk: disk.as_ref() };
-        let (injected, ended) = tokio::join!(inject::inject(&target), ended(env, &run));
+        let target = Target { env, lane: self, plan, turn, disk: disk.as_ref() };
+        let (injected, ended) = tokio::join!(inject::inject(target), ended(env, &run));
         drop(disk);
         let leases = leases_gone(env).await;
         let seen = witness.seen().await;

@@ -75,6 +75,19 @@ impl Fault {
         )
     }
 
+    /// Whether every run feels it, so that only one lane at a time injects it.
+    pub fn is_shared(self) -> bool {
+        matches!(
+            self,
+            Self::KubeletRestarted
+                | Self::ContainerdRestarted
+                | Self::NodeLost
+                | Self::OperatorClockStepped
+                | Self::ApiserverRestarted
+                | Self::EtcdRestarted
+        )
+    }
+
     /// Whether a server that it hit must not be used again: kubelets wait ever longer before they
     /// restart a container once more.
     pub fn spoils_the_server(self) -> bool {

@@ -28,10 +28,9 @@ pub struct Shared {
     outages: Mutex<Vec<Outage>>,
 }
 
-/// The right to stop a part of the cluster; the outage ends with it.
+/// The right to stop a part of the cluster; an outage ends with it.
 pub struct Turn<'a> {
     shared: &'a Shared,
-    index: usize,
     _turn: MutexGuard<'a, ()>,
     _lock: Option<File>,
 }
@@ -46,8 +45,8 @@ impl Shared {
         access(&mut self.outages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for the turn of `lane` to stop a part of the cluster.
-    pub async fn turn(&self, fault: Fault, lane: usize) -> Result<Turn<'_>> {
+    /// Waits for the turn to stop a part of the cluster.
+    pub async fn turn(&self) -> Result<Turn<'_>> {
         let turn = self.turns.lock().await;
         let lock = match self.lock.clone() {
             None => None,
@@ -60,12 +59,7 @@ impl Shared {
                 Some(spawn_blocking(locked).await??)
             }
         };
-        let outage = Outage { fault, lane, until: None };
-        let index = self.outages(|outages| {
-            outages.push(outage);
-            outages.len() - 1
-        });
-        Ok(Turn { shared: self, index, _turn: turn, _lock: lock })
+        Ok(Turn { shared: self, _turn: turn, _lock: lock })
     }
 
     /// What the other lanes stopped since `from`, and what they have stopped now.
@@ -75,8 +69,18 @@ impl Shared {
     }
 }
 
+impl Turn<'_> {
+    /// Records that `lane` begins an outage.
+    pub fn begin(&self, fault: Fault, lane: usize) {
+        self.shared.outages(|outages| outages.push(Outage { fault, lane, until: None }));
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.shared.outages(|outages| outages[self.index].until = Some(Instant::now()));
+        let ended = Some(Instant::now());
+        self.shared.outages(|outages| {
+            outages.iter_mut().for_each(|outage| outage.until = outage.until.or(ended));
+        });
     }
 }
