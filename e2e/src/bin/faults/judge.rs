@@ -36,6 +36,12 @@ pub struct PhaseRecord {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Findings {
     pub phases: Vec<PhaseRecord>,
+    /// Why measurements were made again.
+    #[serde(default)]
+    pub retries: Vec<String>,
+    /// Good results that pods left on their nodes, and that the run has as failures.
+    #[serde(default)]
+    pub unread: Vec<String>,
     /// Results that are lost.
     pub lost: Vec<String>,
     /// Numbers that it contradicts.
@@ -94,9 +100,23 @@ pub fn judge(plan: &Plan, shown: &Shown, seen: &Seen, injected: Option<Instant>)
     for phase in &shown.status.phases {
         judge_phase(plan, phase, shown, seen, injected, &mut findings);
     }
+    findings.retries = shown.status.retries.iter().map(|retry| retry.reason.clone()).collect();
+    findings.unread = unread(shown, seen);
     account(plan, shown, seen, &mut findings);
     complete(plan, shown, &mut findings);
     findings
+}
+
+/// Pods with a good result on their nodes, which the run stored as failed. Those of a deleted pod or a lost node
+/// can be seen by this oracle only.
+fn unread(shown: &Shown, seen: &Seen) -> Vec<String> {
+    let stored = shown.results.values().filter(|result| result.failure.is_some());
+    let failed = stored.flat_map(|result| &result.pods).filter(|pod| pod.failure.is_some());
+    let good = |tally: &Tally| {
+        tally.result.as_ref().is_some_and(|result| result.complete && result.failure.is_none())
+    };
+    let unread = failed.filter(|pod| seen.tallies.iter().any(|tally| tally.pod == pod.pod && good(tally)));
+    unread.map(|pod| pod.pod.clone()).collect()
 }
 
 /// A phase's figures are those of its client pods, and the server executed as much.

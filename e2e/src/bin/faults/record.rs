@@ -96,9 +96,10 @@ fn row(name: &str, records: &[&Record]) -> String {
     let ended = |end: End| records.iter().filter(|record| record.end == end).count();
     let missed = records.iter().filter(|record| record.injected.is_none()).count();
     let lost = records.iter().filter(|record| !record.findings.lost.is_empty()).count();
+    let unread = records.iter().filter(|record| !record.findings.unread.is_empty()).count();
     let contradicted = records.iter().filter(|record| !record.findings.contradicted.is_empty()).count();
     format!(
-        "| {name} | {} | {} | {} | {} | {} | {} | {lost} | {contradicted} | {:.0} s |",
+        "| {name} | {} | {} | {} | {} | {} | {} | {unread} | {lost} | {contradicted} | {:.0} s |",
         records.len() - missed,
         ended(End::Unharmed),
         ended(End::Repeated),
@@ -112,8 +113,8 @@ fn row(name: &str, records: &[&Record]) -> String {
 /// A table of all records by fault, as Markdown.
 pub fn table(records: &[Record]) -> String {
     let mut lines = vec![
-        "| fault | injected | measured | measured again | failed | deleted | steps of the failures | lost | contradicted | median |".to_owned(),
-        "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|".to_owned(),
+        "| fault | injected | measured | measured again | failed | deleted | steps of the failures | unread | lost | contradicted | median |".to_owned(),
+        "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|".to_owned(),
     ];
     let faults: BTreeSet<Fault> = records.iter().map(|record| record.fault).collect();
     for fault in faults {
