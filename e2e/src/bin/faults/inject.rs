@@ -192,6 +192,7 @@ impl Target<'_> {
     async fn step(&self, whose: &str, pids: impl Fn() -> Vec<u32>) -> Result<String> {
         let (step, lasts) = (self.plan.step_seconds, self.plan.lasts);
         let count = clock::stepped(pids, step, lasts).await?;
+        ensure!(count > 0, "the {whose} has no process any more");
         Ok(format!("clock of the {whose} ({count} processes) stepped by {step:.2} s for {lasts:.1?}"))
     }
 
