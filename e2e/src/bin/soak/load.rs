@@ -64,6 +64,7 @@ variants:
 axes: [{{name: pipeline, paths: [/phases/0/loadgen/pipeline], values: [{{value: 1}}, {{value: 10}}]}}]
 run:
   phases: [{{name: write, loadgen: {{ratio: '1:0', keyMaximum: 9999, duration: 1s}}}}]
+repetitions: 1
 "
     )
 }
