@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use api::{Answer, Server};
 use bench::{Bench, Program};
 use clap::Parser;
-use dragstrip_bench_operator::{cluster::Cluster, kubelet::LargeResults, runners};
+use dragstrip_bench_operator::{cluster::Cluster, runners::{self, Simulation}};
 use edits::{Case, case, specification};
 use futures::{StreamExt, TryStreamExt, stream};
 use kinds::{Kind, kinds};
@@ -269,7 +269,7 @@ async fn run(arguments: &Arguments) -> Result<Vec<Finding>> {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         findings = work(arguments, &cluster) => findings,
-        served = runners::serve(cluster.clone(), arguments.pod_log.clone(), LargeResults::default()) => {
+        served = runners::serve(Simulation::new(cluster.clone(), arguments.pod_log.clone())) => {
             served.and_then(|()| bail!("it ended by itself")).context("the simulated runners ended")
         }
     }

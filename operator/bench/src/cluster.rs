@@ -120,6 +120,12 @@ impl Cluster {
         Ok(())
     }
 
+    /// The object or list at `path`, as JSON.
+    pub async fn read(&self, path: &str) -> Result<Value> {
+        let request = http::Request::get(path).body(Vec::new())?;
+        self.0.request(request).await.with_context(|| format!("GET {path}"))
+    }
+
     /// Reads all finished runs as the operator does at its start, and decodes none; how long that took.
     pub async fn bare_list(&self) -> Result<Duration> {
         let query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
@@ -185,10 +191,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes a namespace and everything in it.
-    pub async fn remove_namespace(&self, name: &str) -> Result<()> {
+    /// Lets the cluster remove a namespace.
+    pub async fn begin_to_remove_namespace(&self, name: &str) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.0.clone());
         namespaces.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Removes a namespace and everything in it.
+    pub async fn remove_namespace(&self, name: &str) -> Result<()> {
+        self.begin_to_remove_namespace(name).await?;
+        let namespaces: Api<Namespace> = Api::all(self.0.clone());
         let gone = async || Ok(namespaces.get_opt(name).await?.is_none());
         until(&format!("the end of namespace {name}"), Duration::from_secs(120), gone).await?;
         Ok(())

@@ -7,9 +7,12 @@ mod sweep;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use cluster::Cluster;
-use dragstrip_bench_operator::{cluster, kubelet, operator, runners};
-use kubelet::LargeResults;
+use dragstrip_bench_operator::{
+    cluster::Cluster,
+    kubelet,
+    operator,
+    runners::{self, Simulation},
+};
 use operator::Operator;
 use report::Report;
 use std::{path::PathBuf, process::ExitCode};
@@ -77,15 +80,15 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, kubelet: u16, report:
 
 async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
-    let large = LargeResults::default();
-    let kubelet = kubelet::start(large.clone()).await?;
+    let simulation = Simulation::new(cluster.clone(), arguments.pod_log.clone());
+    let kubelet = kubelet::start(simulation.large.clone()).await?;
     let mut terminate = signal(SignalKind::terminate())?;
     // A signal also ends the operator, a child of this process.
     tokio::select! {
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         _ = terminate.recv() => bail!("terminated"),
         measured = measure(&cluster, arguments, kubelet, report) => measured,
-        served = runners::serve(cluster.clone(), arguments.pod_log.clone(), large) => {
+        served = runners::serve(simulation) => {
             served.and_then(|()| bail!("it ended by itself")).context("the simulated runners ended")
         }
     }

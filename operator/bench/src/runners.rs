@@ -1,6 +1,6 @@
 //! Simulates the runners of client pods: answers at each pod's address, and ends the pod with a result
-//! when its declared load is over. Pods of the namespace [`SILENT`] have no runner: they refuse
-//! connections.
+//! when its declared load is over. A pod that is deleted loads no more. Pods of the namespace [`SILENT`]
+//! have no runner: they refuse connections.
 
 use crate::{cluster::Cluster, kubelet::LargeResults};
 use anyhow::{Context, Result};
@@ -25,16 +25,19 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
 };
 use serde_json::json;
 use std::{
-    collections::BTreeSet,
+    collections::{HashMap, VecDeque, hash_map::Entry},
     path::PathBuf,
-    sync::{Arc, OnceLock},
-    time::Duration,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
-use tokio::{net::TcpListener, sync::Notify};
+use tokio::{net::TcpListener, sync::Notify, task::AbortHandle};
 
 /// Namespace whose runners refuse connections.
 pub const SILENT: &str = "refusing";
@@ -45,14 +48,80 @@ const READS: u64 = 100_000;
 /// Latency of each read in microseconds.
 const LATENCY: u64 = 200;
 
+/// How long the log has the results of a pod that ended.
+const LOG_LIFETIME: Duration = Duration::from_secs(120);
+
+/// The load of one pod.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// The measurement: run, phase and repetition.
+    pub of: (String, String, u32),
+    /// The pod.
+    pub pod: String,
+    /// Start line in nanoseconds of Unix time.
+    pub start: i64,
+    /// Its end, unless the pod was deleted before.
+    pub end: i64,
+    /// Another start line that the pod received later, which it ignores.
+    pub second_start: Option<i64>,
+}
+
+/// What all simulated runners have in common.
+pub struct Simulation {
+    cluster: Cluster,
+    log: PathBuf,
+    /// The lines of the log, and when they were written.
+    lines: Mutex<VecDeque<(Instant, String)>>,
+    loads: Mutex<Vec<Load>>,
+    /// Results of pods of the namespace [`LARGE`].
+    pub large: LargeResults,
+}
+
+impl Simulation {
+    /// Runners of the pods of `cluster`, who all write into the file `log`.
+    pub fn new(cluster: Cluster, log: PathBuf) -> Arc<Self> {
+        Arc::new(Self {
+            cluster,
+            log,
+            lines: Mutex::default(),
+            loads: Mutex::default(),
+            large: LargeResults::default(),
+        })
+    }
+
+    /// All loads in `namespace` that have begun, or will with their start line.
+    pub fn loads(&self, namespace: &str) -> Vec<Load> {
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.iter().filter(|load| load.namespace == namespace).cloned().collect()
+    }
+
+    fn record(&self, change: impl FnOnce(&mut Vec<Load>)) {
+        change(&mut self.loads.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Adds a line to the log, which is every pod's. A reader finds its own by the pod's name.
+    fn write(&self, line: String) -> Result<()> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push_back((Instant::now(), line));
+        while lines.front().is_some_and(|(written, _)| written.elapsed() > LOG_LIFETIME) {
+            lines.pop_front();
+        }
+        let text: String = lines.iter().map(|(_, line)| line.as_str()).collect();
+        // Whoever reads the log at this moment reads the old file to its end.
+        let new = self.log.with_extension("new");
+        std::fs::write(&new, text)?;
+        Ok(std::fs::rename(new, &self.log)?)
+    }
+}
+
 /// A simulated runner.
 #[derive(Clone)]
 struct Runner {
-    cluster: Cluster,
+    simulation: Arc<Simulation>,
     pod: Arc<Pod>,
     job: Arc<JobSpec>,
-    log: PathBuf,
-    large: LargeResults,
     command: Arc<OnceLock<StartCommand>>,
     ordered: Arc<Notify>,
 }
@@ -97,17 +166,46 @@ impl Runner {
     async fn run(self) -> Result<()> {
         self.ordered.notified().await;
         let command = self.command.get().context("no command")?;
-        let seconds = self.job.tool.planned_seconds().context("a load without an end")?;
+        let seconds = self.seconds();
         let left = (command.start_at_unix_nanos - now()).max(0) as f64 / 1e9 + seconds;
         tokio::time::sleep(Duration::from_secs_f64(left)).await;
         let result = self.result(command.start_at_unix_nanos, seconds)?;
         if self.pod.namespace().as_deref() == Some(LARGE) {
-            self.large.insert(result);
+            self.simulation.large.insert(result);
             return self.end_pod("").await;
         }
         let line = format!("{} stdout F {LOG_MARKER}{}\n", Timestamp::now(), serde_json::to_string(&result)?);
-        std::fs::write(&self.log, line)?;
+        self.simulation.write(line)?;
         self.end_pod(&serde_json::to_string(&result.compact())?).await
+    }
+
+    /// How long it loads: a second if its tool ends by itself.
+    fn seconds(&self) -> f64 {
+        self.job.tool.planned_seconds().unwrap_or(1.0)
+    }
+
+    /// Accepts the first start command, and records every one.
+    fn start(&self, command: StartCommand) {
+        let (start, pod) = (command.start_at_unix_nanos, self.pod.name_any());
+        if self.command.set(command).is_ok() {
+            let seconds = Duration::from_secs_f64(self.seconds());
+            self.simulation.record(|loads| {
+                loads.push(Load {
+                    namespace: self.pod.namespace().unwrap_or_default(),
+                    of: (self.job.run.clone(), self.job.phase.clone(), self.job.repetition),
+                    pod,
+                    start,
+                    end: start.saturating_add(i64::try_from(seconds.as_nanos()).unwrap_or(i64::MAX)),
+                    second_start: None,
+                });
+            });
+            self.ordered.notify_one();
+        } else {
+            self.simulation.record(|loads| {
+                let own = loads.iter_mut().find(|load| load.pod == pod && load.start != start);
+                own.into_iter().for_each(|load| load.second_start = Some(start));
+            });
+        }
     }
 
     async fn end_pod(&self, message: &str) -> Result<()> {
@@ -122,16 +220,14 @@ impl Runner {
             })
             .collect();
         let status = json!({"status": {"phase": "Succeeded", "containerStatuses": statuses}});
-        let pods = self.cluster.api::<Pod>(&self.pod.namespace().unwrap_or_default());
+        let pods = self.simulation.cluster.api::<Pod>(&self.pod.namespace().unwrap_or_default());
         pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await?;
         Ok(())
     }
 
     fn router(&self) -> Router {
         let start = async |State(runner): State<Self>, Json(command): Json<StartCommand>| {
-            if runner.command.set(command).is_ok() {
-                runner.ordered.notify_one();
-            }
+            runner.start(command);
             Json(runner.state())
         };
         Router::new()
@@ -205,35 +301,48 @@ async fn simulate(runner: Runner, address: String) -> Result<()> {
     }
 }
 
+/// The address and job of a client pod that runs, unless nobody is to answer there.
+fn to_simulate(pod: &Pod) -> Option<(String, JobSpec)> {
+    let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone())?;
+    (pod.namespace().as_deref() != Some(SILENT)).then_some((address, job(pod)?))
+}
+
 /// Simulates the runner of every running client pod. Ends only if it fails.
-pub async fn serve(cluster: Cluster, log: PathBuf, large: LargeResults) -> Result<()> {
+pub async fn serve(simulation: Arc<Simulation>) -> Result<()> {
     let clients = watcher::Config::default().labels("dragstrip.dev/component=client");
-    let stream = watcher(cluster.everywhere::<Pod>(), clients).default_backoff().applied_objects();
+    let stream = watcher(simulation.cluster.everywhere::<Pod>(), clients).default_backoff();
     let mut stream = std::pin::pin!(stream);
-    let mut simulated = BTreeSet::new();
-    while let Some(pod) = stream.try_next().await? {
-        let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
-        let (Some(address), Some(job), Some(uid)) = (address, job(&pod), pod.uid()) else {
-            continue;
+    let mut simulated: HashMap<String, AbortHandle> = HashMap::new();
+    while let Some(event) = stream.try_next().await? {
+        let pod = match event {
+            Event::Apply(pod) | Event::InitApply(pod) => pod,
+            Event::Delete(pod) => {
+                let ended = pod.uid().and_then(|uid| simulated.remove(&uid));
+                ended.iter().for_each(AbortHandle::abort);
+                simulation.record(|loads| {
+                    let own = loads.iter_mut().filter(|load| load.pod == pod.name_any());
+                    own.for_each(|load| load.end = load.end.min(now()));
+                });
+                continue;
+            }
+            Event::Init | Event::InitDone => continue,
         };
-        if pod.namespace().as_deref() == Some(SILENT) || !simulated.insert(uid) {
-            continue;
-        }
-        let (pod, name) = (Arc::new(pod), job.run.clone());
+        let Some(((address, job), uid)) = to_simulate(&pod).zip(pod.uid()) else { continue };
+        let Entry::Vacant(vacant) = simulated.entry(uid) else { continue };
+        let name = job.run.clone();
         let runner = Runner {
-            cluster: cluster.clone(),
-            pod,
+            simulation: simulation.clone(),
+            pod: Arc::new(pod),
             job: Arc::new(job),
-            log: log.clone(),
-            large: large.clone(),
             command: Arc::default(),
             ordered: Arc::default(),
         };
-        tokio::spawn(async move {
+        let running = tokio::spawn(async move {
             if let Err(error) = simulate(runner, address).await {
                 eprintln!("the simulated runner of run {name}: {error:#}");
             }
         });
+        vacant.insert(running.abort_handle());
     }
     Ok(())
 }

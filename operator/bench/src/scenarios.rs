@@ -2,12 +2,14 @@
 
 use crate::{
     Arguments,
-    cluster::{Cluster, Object, each, until},
     operator::Operator,
     report::{DRAGONFLY_CALLS, DRAGONFLY_TIME, K6_IDLE, K6_THOUSAND, Report},
-    runners::{LARGE, SILENT},
 };
 use anyhow::{Context, Result, bail};
+use dragstrip_bench_operator::{
+    cluster::{Cluster, Object, each, until},
+    runners::{LARGE, SILENT},
+};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, core::v1::Pod, core::v1::Service};
 use kube::{Api, Resource, ResourceExt, api::ListParams};

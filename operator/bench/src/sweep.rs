@@ -1,13 +1,9 @@
 //! Measures the end of a large suite: after a restart, the operator reads all its runs again and writes
 //! its report.
 
-use crate::{
-    Arguments,
-    cluster::{Cluster, each, until},
-    operator::Operator,
-    report::Report,
-};
+use crate::{Arguments, operator::Operator, report::Report};
 use anyhow::{Context, Result, bail, ensure};
+use dragstrip_bench_operator::cluster::{Cluster, each, until};
 use dragstrip_core::{
     labels,
     suite::expand::{expand, plan},
