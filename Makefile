@@ -252,12 +252,13 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
   preparation::a_warm_up_longer
 
 .PHONY: test-long
-test-long: ## Run what takes too long for every change: long end-to-end tests, random specifications, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
+test-long: ## Run what takes too long for every change: long end-to-end tests, faults on nodes and between operator and API server, random specifications, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
 	$(MAKE) install
 	testbed/cluster images
 	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
 	rm -f $(WORKLOAD_FAULTS).long
 	$(MAKE) test-faults RUNS=50 WORKLOAD_FAULTS=$(WORKLOAD_FAULTS).long
+	$(MAKE) test-proxy FAULT_OPTIONS='--sample 60 --seed 1'
 	$(MAKE) test-specifications bench-operator fuzz
 
 .PHONY: test-unit
@@ -353,6 +354,16 @@ else
 	testbed/cluster images $(DEMO_IMAGES)
 	$(CLUSTER_ENV); dashboards/proof/with-runs npm --silent --prefix dashboards/proof run preview -- --pictures ../../docs/images
 endif
+
+FAULTS := $(DRAGSTRIP_CACHE)/faults
+# Such as --scenario run, --fault kill, --only 'POST leases', --sample 40, --seed 2, --resume.
+FAULT_OPTIONS ?=
+
+.PHONY: test-proxy
+test-proxy: ## Inject every fault at every request between the operator and the API server (FAULT_OPTIONS selects some and sets a seed)
+	cargo build --quiet $(DEV) --example crdgen --bin dragstrip-operator --bin dragstrip-faults
+	testbed/without-kubelets $(DEV_PROGRAMS)/dragstrip-faults --operator $(DEV_PROGRAMS)/dragstrip-operator \
+	  --directory $(FAULTS) $(FAULT_OPTIONS)
 
 .PHONY: bench-loadgen
 bench-loadgen: redis-server ## Measure the load generator against a bare loop, redis-benchmark (and memtier if on the PATH)
