@@ -85,6 +85,12 @@ fn phases(state: &State) -> BTreeMap<&String, Option<&str>> {
         .collect()
 }
 
+/// The runs and suites of a state that did not succeed.
+pub fn failed(state: &State) -> Vec<String> {
+    let failed = phases(state).into_iter().filter(|(_, phase)| *phase != Some("Succeeded"));
+    failed.map(|(key, phase)| format!("{key} ended {phase:?}: {}", state[key]["status"]["message"])).collect()
+}
+
 /// The judgement of one experiment.
 #[derive(Debug, Default)]
 pub struct Judgement {

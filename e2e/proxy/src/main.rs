@@ -9,7 +9,7 @@ mod report;
 mod scenario;
 mod state;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use dragstrip_bench_operator::{
     cluster::Cluster,
@@ -83,6 +83,8 @@ fn common(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
 /// The scenario without a fault, twice: what differs between the two would be no finding.
 async fn golden(laboratory: &Laboratory, scenario: Scenario) -> Result<(Shown, Vec<Entry>)> {
     let first = experiment::run(laboratory, scenario, None, None).await?;
+    let failed = judge::failed(&first.end);
+    ensure!(failed.is_empty(), "without a fault, {}", failed.join("; "));
     let again = experiment::run(laboratory, scenario, None, Some(&first)).await?;
     let judged = judge::judge(&first, &again);
     if !judged.wrong.is_empty() {

@@ -35,6 +35,8 @@ impl Masks {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
             (r"\b1[0-9]{18}\b", "NANOSECONDS"),
             (r"\b127\.\d+\.\d+\.\d+\b", "ADDRESS"),
+            // The operator's public key.
+            (r"[A-Za-z0-9+/]{43}=", "KEY"),
             // The alphabet of generated names and revisions has no vowels.
             (r"-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b", "-REVISION"),
             (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-SUFFIX"),

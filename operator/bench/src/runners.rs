@@ -158,7 +158,7 @@ impl Runner {
         result.window = Window { start_unix_nanos, seconds, ..Window::default() };
         result.client.cpu_seconds = seconds / 2.0;
         result.operations = vec![reads()?];
-        result.server = Some(server());
+        result.server = Some(server(READS * u64::from(self.job.clients)));
         Ok(result)
     }
 
@@ -256,8 +256,8 @@ fn reads() -> Result<Operation> {
     })
 }
 
-/// A server that answered every read.
-fn server() -> ServerRecord {
+/// A server that answered so many reads.
+fn server(reads: u64) -> ServerRecord {
     let truth = ServerTruth {
         engine: None,
         version: "7.0.15".to_owned(),
@@ -278,7 +278,7 @@ fn server() -> ServerRecord {
     };
     ServerRecord {
         before: counters(0),
-        after: Some(counters(READS)),
+        after: Some(counters(reads)),
         truth: truth.clone(),
         shards: Vec::new(),
     }
