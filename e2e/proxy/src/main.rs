@@ -152,7 +152,9 @@ async fn test(laboratory: &Laboratory, arguments: &Arguments) -> Result<bool> {
     }
     let plans = selected(arguments, plans);
     if arguments.list {
-        plans.iter().for_each(|plan| println!("{}", plan.name()));
+        for plan in &plans {
+            println!("{}", plan.name());
+        }
         return Ok(true);
     }
     let path = arguments.directory.join("plans.jsonl");
@@ -179,7 +181,9 @@ async fn test(laboratory: &Laboratory, arguments: &Arguments) -> Result<bool> {
         arguments.seed
     );
     let failed = records.failed(&names);
-    failed.iter().for_each(|record| println!("FAIL: {}: {}", record.plan, record.wrong.join("; ")));
+    for record in &failed {
+        println!("FAIL: {}: {}", record.plan, record.wrong.join("; "));
+    }
     Ok(failed.is_empty())
 }
 

@@ -190,7 +190,7 @@ impl Shared {
                 shared.engine.halt(fault, Moment::Answered).await;
             });
         }
-        Ok(returned(head, full(body)))
+        Ok(returned(&head, full(body)))
     }
 
     /// The answer to a watch, with the fault of watches of its resource.
@@ -227,12 +227,12 @@ impl Shared {
         let events = stream::unfold(sent, |mut sent| async move { Some((sent.recv().await?, sent)) });
         let broken = stream::once(breaks).filter_map(|broken| async move { broken.ok() });
         let frames = events.map(|line| Ok(Frame::data(line))).chain(broken.map(Err));
-        returned(head, BodyExt::boxed_unsync(StreamBody::new(frames)))
+        returned(&head, BodyExt::boxed_unsync(StreamBody::new(frames)))
     }
 }
 
 /// `head` with a body of another length or form.
-fn returned(head: http::response::Parts, body: UnsyncBoxBody<Bytes, io::Error>) -> Answer {
+fn returned(head: &http::response::Parts, body: UnsyncBoxBody<Bytes, io::Error>) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = head.status;
     for (name, value) in head.headers.iter().filter(|(name, _)| !OF_CONNECTION.contains(name)) {

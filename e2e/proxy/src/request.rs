@@ -89,8 +89,8 @@ impl Request {
 mod tests {
     use super::*;
 
-    fn words(method: Method, path: &str, query: &str, body: &str) -> String {
-        Request::read(&method, path, query, body.as_bytes()).map(|it| it.words()).unwrap_or_default()
+    fn words(method: &Method, path: &str, query: &str, body: &str) -> String {
+        Request::read(method, path, query, body.as_bytes()).map(|it| it.words()).unwrap_or_default()
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             (Method::DELETE, "/api/v1/namespaces/a".to_owned(), "", "", "DELETE namespaces"),
             (Method::GET, "/version".to_owned(), "", "", ""),
         ] {
-            assert_eq!(words(method, &path, query, body), expected, "{path}");
+            assert_eq!(words(&method, &path, query, body), expected, "{path}");
         }
     }
 

@@ -87,13 +87,13 @@ impl Scenario {
         let parameters = DeleteParams::background();
         match self {
             Self::Run | Self::Own => {
-                cluster.api::<BenchmarkRun>(namespace).delete(NAME, &parameters).await.map(drop)?
+                cluster.api::<BenchmarkRun>(namespace).delete(NAME, &parameters).await.map(drop)?;
             }
             Self::Datastore => {
-                cluster.api::<Datastore>(namespace).delete(NAME, &parameters).await.map(drop)?
+                cluster.api::<Datastore>(namespace).delete(NAME, &parameters).await.map(drop)?;
             }
             Self::Suite => {
-                cluster.api::<BenchmarkSuite>(namespace).delete(NAME, &parameters).await.map(drop)?
+                cluster.api::<BenchmarkSuite>(namespace).delete(NAME, &parameters).await.map(drop)?;
             }
         }
         Ok(())

@@ -191,7 +191,9 @@ mod tests {
     async fn arriving(fault: WatchFault, sent: Vec<Bytes>) -> (Vec<String>, End) {
         let (sender, lines) = mpsc::unbounded_channel();
         let (out, mut arrived) = mpsc::unbounded_channel();
-        sent.into_iter().for_each(|line| sender.send(line).unwrap_or_default());
+        for line in sent {
+            sender.send(line).unwrap();
+        }
         let open = tokio::spawn(async move {
             sleep(Duration::from_millis(300)).await;
             drop(sender);

@@ -143,7 +143,8 @@ impl Server {
             let owners = &metadata["ownerReferences"];
             json!({"name": metadata["name"], "labels": metadata["labels"], "annotations": annotations, "owners": owners, "spec": object["spec"]})
         });
-        let text = Value::from_iter(declared).to_string().replace(uid, "UID").replace(namespace, "NAMESPACE");
+        let text =
+            declared.collect::<Value>().to_string().replace(uid, "UID").replace(namespace, "NAMESPACE");
         Ok(serde_json::from_str(&text)?)
     }
 }

@@ -19,8 +19,8 @@ const COUNTED: u32 = 12;
 
 /// How to start an operator.
 pub struct Program {
-    /// Its program.
-    pub program: PathBuf,
+    /// The operator's program.
+    pub path: PathBuf,
     /// Its kubeconfig.
     pub kubeconfig: PathBuf,
     /// File for its log.
@@ -51,7 +51,7 @@ fn panics(page: &str) -> f64 {
 impl Program {
     /// Starts an operator.
     pub async fn start(&self) -> Result<Operator> {
-        Operator::start(&self.program, &self.kubeconfig, &self.log, &self.token).await
+        Operator::start(&self.path, &self.kubeconfig, &self.log, &self.token).await
     }
 }
 

@@ -175,7 +175,7 @@ pub fn smaller(spec: &Value) -> Vec<Value> {
         match value {
             Value::Object(fields) => fields.iter().for_each(|(key, value)| add(key.clone(), value)),
             Value::Array(items) => {
-                items.iter().enumerate().for_each(|(index, item)| add(index.to_string(), item))
+                items.iter().enumerate().for_each(|(index, item)| add(index.to_string(), item));
             }
             _ => {}
         }

@@ -17,7 +17,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use api::{Answer, Server};
 use bench::{Bench, Program};
 use clap::Parser;
-use dragstrip_bench_operator::{cluster::Cluster, runners::{self, Simulation}};
+use dragstrip_bench_operator::{
+    cluster::Cluster,
+    runners::{self, Simulation},
+};
 use edits::{Case, case, specification};
 use futures::{StreamExt, TryStreamExt, stream};
 use kinds::{Kind, kinds};
@@ -230,7 +233,7 @@ async fn work(arguments: &Arguments, cluster: &Cluster) -> Result<Vec<Finding>> 
         None => generate(&server, &kinds, arguments, (&mut tally, &mut findings)).await?,
     };
     let program = Program {
-        program: arguments.operator.clone(),
+        path: arguments.operator.clone(),
         kubeconfig: arguments.kubeconfig.clone(),
         log: arguments.log.clone(),
         token: cluster.metrics_token().await?,

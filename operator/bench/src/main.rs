@@ -9,8 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use dragstrip_bench_operator::{
     cluster::Cluster,
-    kubelet,
-    operator,
+    kubelet, operator,
     runners::{self, Simulation},
 };
 use operator::Operator;

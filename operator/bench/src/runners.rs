@@ -203,7 +203,9 @@ impl Runner {
         } else {
             self.simulation.record(|loads| {
                 let own = loads.iter_mut().find(|load| load.pod == pod && load.start != start);
-                own.into_iter().for_each(|load| load.second_start = Some(start));
+                if let Some(load) = own {
+                    load.second_start = Some(start);
+                }
             });
         }
     }

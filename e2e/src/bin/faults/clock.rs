@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, ensure};
 use dragstrip_e2e::processes::{Signal, signal};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::{self, File},
     os::unix::fs::FileExt,
     time::Duration,
@@ -113,9 +113,9 @@ pub async fn stepped(pids: impl Fn() -> Vec<u32>, step_seconds: f64, lasts: Dura
     let until = tokio::time::Instant::now() + lasts;
     while tokio::time::Instant::now() < until {
         for pid in pids() {
-            if !all.contains_key(&pid) {
+            if let Entry::Vacant(new) = all.entry(pid) {
                 match paused(pid, || Stepped::new(pid, &code)) {
-                    Ok(stepped) => _ = all.insert(pid, stepped),
+                    Ok(stepped) => _ = new.insert(stepped),
                     Err(error) => failed = Some(error),
                 }
             }

@@ -85,7 +85,7 @@ fn executed(readings: &[Reading], from: Instant, until: Instant) -> Executed {
     let Some(first) = readings.iter().rfind(|reading| reading.at <= from) else { return Executed::Unknown };
     let of_process = || readings.iter().filter(|reading| reading.process == first.process);
     let last = readings.iter().find(|reading| reading.at >= until);
-    match (last, of_process().last()) {
+    match (last, of_process().next_back()) {
         (Some(last), _) if last.process == first.process => {
             Executed::Exactly(loads(last).saturating_sub(loads(first)))
         }

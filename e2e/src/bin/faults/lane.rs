@@ -87,11 +87,13 @@ impl Lane {
     /// Measures the run of `plan`, injects its fault, and judges what the run shows.
     pub async fn run(&mut self, plan: &Plan, shared: &Shared) -> Result<Record> {
         let env = self.home().await?;
-        let measured = self.measure(&env, plan, shared).await;
+        let measured = Box::pin(self.measure(&env, plan, shared)).await;
         let reusable = measured.as_ref().is_ok_and(Record::good) && !plan.fault.spoils_the_server();
         if !(reusable && deleted(&env, &plan.run()).await) {
             // One whose namespace is deleted needs nothing more.
-            self.home.take().filter(|_| plan.fault != Fault::NamespaceDeleted).map(leave);
+            if let Some(home) = self.home.take().filter(|_| plan.fault != Fault::NamespaceDeleted) {
+                leave(home);
+            }
         }
         measured
     }
@@ -118,7 +120,7 @@ impl Lane {
         drop(disk);
         let leases = leases_gone(env).await;
         let seen = witness.seen().await;
-        let mut record = self.judged(plan, env, &injected, &ended, &seen).await?;
+        let mut record = self.judged(plan, env, injected.as_ref(), &ended, &seen).await?;
         record.also = shared.felt_by(self.number, begun);
         record.seconds = begun.elapsed().as_secs_f64();
         if let Err(error) = leases {
@@ -134,11 +136,11 @@ impl Lane {
         &self,
         plan: &Plan,
         env: &Env,
-        injected: &Option<Result<Injected>>,
+        injected: Option<&Result<Injected>>,
         ended: &Ended,
         seen: &Seen,
     ) -> Result<Record> {
-        let injected = injected.as_ref().and_then(|injected| injected.as_ref().ok());
+        let injected = injected.and_then(|injected| injected.as_ref().ok());
         let mut record = Record {
             seed: plan.seed,
             fault: plan.fault,

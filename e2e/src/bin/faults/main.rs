@@ -71,7 +71,7 @@ impl Work<'_> {
     /// Measures one run after the other until none is left.
     async fn measure(&self, mut lane: Lane) -> Result<()> {
         while let Some(plan) = self.next() {
-            match lane.run(plan, self.shared).await {
+            match Box::pin(lane.run(plan, self.shared)).await {
                 Ok(record) => {
                     record::append(self.file, &record)?;
                     print(&record);
@@ -112,7 +112,8 @@ async fn measure(arguments: &Arguments, plans: Vec<Plan>) -> Result<()> {
     };
     let beside = LocalSet::new();
     let (one, other) =
-        beside.run_until(async { tokio::join!(work.measure(lane(0)), work.measure(lane(1))) }).await;
+        Box::pin(beside.run_until(async { tokio::join!(work.measure(lane(0)), work.measure(lane(1))) }))
+            .await;
     // Homes that are not removed yet.
     beside.await;
     one.and(other)
@@ -130,7 +131,7 @@ async fn main() -> Result<()> {
         let left: Vec<Plan> = plans.into_iter().filter(|plan| !done.contains(&plan.seed)).collect();
         println!("{} of {all} seeds are left", left.len());
         if !left.is_empty() {
-            measure(&arguments, left).await?;
+            Box::pin(measure(&arguments, left)).await?;
         }
     }
     let mut records = record::read(&arguments.file)?;

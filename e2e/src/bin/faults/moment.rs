@@ -19,7 +19,7 @@ const COLLECTION: f64 = 1.0;
 /// The Jobs that a run made for `phase`, from the first to the last.
 pub async fn jobs(env: &Env, run: &str, phase: &str) -> Result<Vec<Job>> {
     let mut jobs: Vec<Job> = env.labelled(&format!("{RUN}={run},{PHASE}={phase}")).await?;
-    jobs.sort_by_key(|job| job.creation_timestamp());
+    jobs.sort_by_key(ResourceExt::creation_timestamp);
     Ok(jobs)
 }
 

@@ -31,8 +31,8 @@ pub struct Shared {
 /// The right to stop a part of the cluster; an outage ends with it.
 pub struct Turn<'a> {
     shared: &'a Shared,
-    _turn: MutexGuard<'a, ()>,
-    _lock: Option<File>,
+    /// Held, not read.
+    _alone: (MutexGuard<'a, ()>, Option<File>),
 }
 
 impl Shared {
@@ -59,7 +59,7 @@ impl Shared {
                 Some(spawn_blocking(locked).await??)
             }
         };
-        Ok(Turn { shared: self, _turn: turn, _lock: lock })
+        Ok(Turn { shared: self, _alone: (turn, lock) })
     }
 
     /// What the other lanes stopped since `from`, and what they have stopped now.
@@ -80,7 +80,9 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let ended = Some(Instant::now());
         self.shared.outages(|outages| {
-            outages.iter_mut().for_each(|outage| outage.until = outage.until.or(ended));
+            for outage in outages.iter_mut() {
+                outage.until = outage.until.or(ended);
+            }
         });
     }
 }

@@ -113,10 +113,10 @@ impl Reader {
         }
         if self.tally.result.is_none() {
             let containers = entries(&self.messages).into_iter().flat_map(|(_, path)| entries(&path));
-            let messages = containers.filter_map(|(_, path)| fs::read_to_string(path).ok());
+            let mut messages = containers.filter_map(|(_, path)| fs::read_to_string(path).ok());
             let complete =
                 |text: String| serde_json::from_str::<PodResult>(&text).ok().filter(|result| result.complete);
-            self.tally.result = messages.filter_map(complete).next();
+            self.tally.result = messages.find_map(complete);
         }
         self.tally.reported = Instant::now();
     }

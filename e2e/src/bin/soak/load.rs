@@ -118,9 +118,10 @@ impl Kind {
             let suites = env.api::<BenchmarkSuite>();
             until(&format!("the end of suite {name}"), WITHIN, async || {
                 let status = suites.get(&name).await?.status.unwrap_or_default();
-                Ok(match status.phase.finished() {
-                    true => Look::Done(()),
-                    false => Look::NotYet(format!("{} {:?}", status.phase, status.message)),
+                Ok(if status.phase.finished() {
+                    Look::Done(())
+                } else {
+                    Look::NotYet(format!("{} {:?}", status.phase, status.message))
                 })
             })
             .await?;
