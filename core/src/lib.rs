@@ -10,10 +10,13 @@ pub mod digest;
 pub mod env;
 pub mod labels;
 pub mod lease;
+pub mod loads;
 pub mod nodes;
+pub mod pods;
 pub mod run;
 pub mod suite;
 pub mod trouble;
+pub mod warnings;
 
 // The operator's tests use the same fixtures, which name this crate as they would from there.
 #[cfg(test)]

@@ -11,9 +11,11 @@ mod observe;
 pub mod offline;
 pub mod plan;
 pub mod search;
+pub mod start_line;
 pub mod status;
 pub mod summary;
+pub mod turn;
 pub mod validate;
 
-pub use observe::{identity, snapshot, stored_result};
+pub use observe::{attempts, fetched, identity, snapshot, stored_result};
 pub use plan::{clock, timing};

@@ -1,4 +1,4 @@
-//! Shared by the controllers of all kinds: watches, writes, events, Leases, and why a pod does not run.
+//! Shared by the controllers of all kinds: watches, writes, events, Leases.
 
 pub mod apply;
 pub mod client;
@@ -8,14 +8,13 @@ pub mod feed;
 pub mod finished;
 pub mod leader;
 pub mod lease;
-pub mod loads;
 pub mod overlay;
 pub mod parts;
-pub mod pods;
 pub mod retry;
 pub mod scope;
 pub mod settings;
 pub mod signing_key;
 pub mod undecodable;
-pub mod warnings;
 pub mod world;
+
+pub use dragstrip_core::{loads, pods, warnings};

@@ -7,7 +7,6 @@ mod context;
 mod fetch;
 mod lease_cleanup;
 mod publish;
-mod turn;
 
 use crate::{
     cluster::world::Feeds,
@@ -24,7 +23,7 @@ use dragstrip_core::{
         decide::{self, Ending, Step, Waiting, decide},
         snapshot::observe,
         status::{self, Results},
-        summary,
+        summary, turn,
         validate::{self, ValidatedRun},
     },
 };

@@ -27,7 +27,6 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
 };
 use kube::api::ObjectMeta;
-pub use pod::CLIENT_CONTAINER;
 use std::collections::BTreeMap;
 
 fn metadata(run: &ValidatedRun, name: &str, labels: BTreeMap<String, String>) -> ObjectMeta {

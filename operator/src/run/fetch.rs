@@ -2,8 +2,6 @@
 //! results. Needs the client; [`attempts`] makes sense of it.
 
 mod alias;
-pub mod attempts;
-pub mod fetched;
 pub mod machines;
 pub mod result_cache;
 pub mod servers;
@@ -13,6 +11,7 @@ pub mod target;
 use super::{context::RunContext, turn};
 use crate::cluster::loads::is_of_run;
 use attempts::was_started;
+pub use dragstrip_core::run::{attempts, fetched};
 use dragstrip_core::{
     labels,
     lease::is_held_by,

@@ -5,11 +5,7 @@
 
 use super::context::RunContext;
 use crate::{
-    cluster::{
-        lease,
-        loads::{Loads, is_of_run, job_ended, silent_from},
-        world::Feeds,
-    },
+    cluster::{lease, loads::is_of_run, world::Feeds},
     failure::{guard, passes, retry_later},
     shutdown::Shutdown,
 };
@@ -57,37 +53,21 @@ fn is_seen_under_way(ctx: &RunContext, holder: &Holder) -> bool {
     found.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid))
 }
 
-/// When all `pods` of the holder, and those that are gone but were not seen to end, are certainly
-/// silent and none of its `jobs` makes another pod: `None` if only an event can show it.
-fn silence<'a>(
-    loads: &Loads,
-    holder: &Holder,
-    mut jobs: impl Iterator<Item = &'a Job> + Clone,
-    mut pods: impl Iterator<Item = &'a Pod> + Clone,
-) -> Option<Timestamp> {
-    let unseen = loads.unseen(&holder.uid, jobs.clone(), pods.clone(), Timestamp::now());
-    let makes_pods = |job: &Job| job.metadata.deletion_timestamp.is_none() && !job_ended(job);
-    if jobs.any(makes_pods) {
-        return None;
-    }
-    let unseen = unseen.into_values().fold(Timestamp::MIN, Timestamp::max);
-    pods.try_fold(unseen, |latest, pod| silent_from(pod).map(|from| latest.max(from)))
-}
-
-/// [`silence`] as the watches show it.
+/// [`Loads::silence`] as the watches show it.
 fn seen_silence(ctx: &RunContext, holder: &Holder) -> Option<Timestamp> {
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
-    silence(&ctx.loads, holder, jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref))
+    let (jobs, pods) = (jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref));
+    ctx.loads.silence(holder, jobs, pods, Timestamp::now())
 }
 
-/// [`silence`] as the API server has it: a watch may lag.
+/// [`Loads::silence`] as the API server has it: a watch may lag.
 async fn current_silence(ctx: &RunContext, holder: &Holder) -> kube::Result<Option<Timestamp>> {
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, holder.uid));
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let (jobs, pods) = (jobs.list(&own).await?.items, pods.list(&own).await?.items);
-    Ok(silence(&ctx.loads, holder, jobs.iter(), pods.iter()))
+    Ok(ctx.loads.silence(holder, jobs.iter(), pods.iter(), Timestamp::now()))
 }
 
 /// Whether load is over that may run until `silent`; otherwise when the next pass comes.
@@ -301,16 +281,5 @@ mod tests {
             "status": {"phase": "Failed"}
         })));
         assert!(over(seen_silence(&ctx, &holder_of(&lease()).unwrap()), Timestamp::now()).is_ok());
-    }
-
-    #[test]
-    fn a_lease_outlives_a_job_that_may_still_make_pods() {
-        let holder = holder_of(&lease()).unwrap();
-        let silent = |jobs: &[Job]| silence(&Loads::default(), &holder, jobs.iter(), [].iter());
-        let active = from(json!({"metadata": {}, "status": {"active": 1}}));
-        assert_eq!(silent(&[active]), None, "its pods may not have been made yet");
-        let going = from(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-        let over = json!({"metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}});
-        assert_eq!(silent(&[going, from(over)]), Some(Timestamp::MIN));
     }
 }

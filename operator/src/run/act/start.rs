@@ -7,21 +7,21 @@ use crate::run::{
     fetch::{attempts::was_started, fetched::Fetched},
     publish::{price, publish},
 };
-use dragstrip_agents::{ANSWER_WITHIN, AgentError, Agents};
+use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     run::{
-        decide::{Receipt, Step, Waiting},
+        decide::{Step, Waiting},
+        start_line::{Line, choose, line},
         status::of_step,
-        stored_result::start_line,
-        timing::{ends_at, lead},
+        timing::ends_at,
         validate::{Attempt, ValidatedRun},
     },
 };
 use dragstrip_crds::BenchmarkRun;
 use dragstrip_results::protocol::{ClockOffset, StartCommand};
 use futures::future::join_all;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, ResourceExt,
@@ -29,11 +29,6 @@ use kube::{
     runtime::reflector::ObjectRef,
 };
 use std::net::SocketAddr;
-
-/// Longest time that sending the start command to all pods may take.
-const SENDING: SignedDuration = SignedDuration::from_millis(300);
-/// Time that is added to a start line if it replaces one that passed before it was sent.
-const MORE_TIME: SignedDuration = SignedDuration::from_secs(2);
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -55,48 +50,6 @@ struct Runner {
     pod: String,
     address: SocketAddr,
     clock: ClockOffset,
-}
-
-/// What to do with a start line that is written on a Job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
-    Send,
-    /// It is too late to send it, and another operator's command may be on its way.
-    Await,
-    /// No pod has it, and none can get it any more.
-    Replace,
-}
-
-/// Two operators at once, the old and the new one of an upgrade, must never send two lines: none
-/// sends a line in its last [`SENDING`], and none replaces it before every command that was sent
-/// earlier has arrived or failed.
-fn line(start: Timestamp, now: Timestamp, received: bool) -> Line {
-    if received || start > now + SENDING {
-        Line::Send
-    } else if now < start + ANSWER_WITHIN {
-        Line::Await
-    } else {
-        Line::Replace
-    }
-}
-
-/// The start line of `attempt`, whether some pod may have it already, and whether it is to be written
-/// on `job`: an operator that dies in between finds it again, and replaces it only if it has passed
-/// before any pod received it. A line that was too early once gets more time.
-fn choose(
-    attempt: &Attempt,
-    job: &Job,
-    receipt: Receipt,
-    now: Timestamp,
-) -> Result<(Timestamp, bool, bool), Error> {
-    let next = now + lead(attempt.pods, attempt.tool.head_start());
-    let received = receipt != Receipt::Missing;
-    let Some(start) = start_line(&job.metadata) else { return Ok((next, false, true)) };
-    match line(start, now, received) {
-        Line::Send => Ok((start, received, false)),
-        Line::Await => Err(Error::Passing(job.name_any())),
-        Line::Replace => Ok((next + MORE_TIME, false, true)),
-    }
 }
 
 /// Writes the start line on `job`. `false` if the Job changed since it was read: another operator may
@@ -193,7 +146,8 @@ pub async fn send(
     let clocks = runners(&ctx.agents, &token, attempt, fetched);
     let (runners, ()) = tokio::join!(clocks, evidence::start_sampling(ctx, run, attempt));
     let runners = runners?;
-    let (start, received, write) = choose(attempt, job, fetched.receipt(attempt), Timestamp::now())?;
+    let chosen = choose(attempt, job, fetched.receipt(attempt), Timestamp::now());
+    let (start, received, write) = chosen.ok_or_else(|| Error::Passing(attempt.name.clone()))?;
     if write && !fix_start_line(ctx, run, attempt, job, start).await? {
         return Ok(());
     }
@@ -223,8 +177,9 @@ mod tests {
     use crate::datastore::tests::seen;
     use crate::fixtures::run;
     use crate::run::tests::{Cluster, context};
-    use dragstrip_core::run::timing::watchdog_seconds;
-    use dragstrip_core::run::validate::validate;
+    use dragstrip_agents::ANSWER_WITHIN;
+    use dragstrip_core::run::{start_line::ARRIVES_WITHIN, timing::watchdog_seconds, validate::validate};
+    use jiff::SignedDuration;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -285,31 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_line_is_replaced_only_once_no_pod_can_receive_it() {
-        let start = Timestamp::from_second(1_000_000).unwrap();
-        let after = |milliseconds| start + SignedDuration::from_millis(milliseconds);
-        for (now, sent, expected) in [
-            (-1000, false, Line::Send),
-            (-200, false, Line::Await),
-            (0, false, Line::Await),
-            (2999, false, Line::Await),
-            (3000, false, Line::Replace),
-            (-200, true, Line::Send),
-            (60_000, true, Line::Send),
-        ] {
-            assert_eq!(line(start, after(now), sent), expected, "{now} ms after it, sent to some: {sent}");
-        }
-        let late = |receipt, now| {
-            let annotations = json!({labels::START_AT: start.as_nanosecond().to_string()});
-            let job: Job = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
-            let run = validate(&run(&["read"], 1)).unwrap();
-            choose(&run.attempts[0], &job, receipt, after(now)).ok()
-        };
-        assert_eq!(late(Receipt::Unknown, 2000), Some((start, true, false)), "some may load by it");
-        assert_eq!(late(Receipt::Missing, 2000), None, "another operator's command may be on its way");
-        let (next, received, write) = late(Receipt::Missing, 5000).unwrap();
-        assert!(!received && write && next > after(7000), "the API server needs its time: {next}");
-        // A command that is sent in time has ended before the line is replaced.
-        assert!(SignedDuration::try_from(ANSWER_WITHIN).unwrap() >= SENDING);
+    fn no_start_line_is_replaced_while_a_command_may_arrive() {
+        assert_eq!(SignedDuration::try_from(ANSWER_WITHIN).unwrap(), ARRIVES_WITHIN);
     }
 }

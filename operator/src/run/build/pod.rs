@@ -11,6 +11,7 @@ use dragstrip_core::{
     env::{own_field, secret_variable, variable},
     labels,
     nodes::tolerations,
+    pods::CLIENT_CONTAINER,
     run::{
         decide::ReadyTarget,
         job::bare_job,
@@ -27,8 +28,6 @@ use k8s_openapi::api::core::v1::{
     VolumeMount,
 };
 
-/// Name of the client container.
-pub const CLIENT_CONTAINER: &str = "client";
 /// User client pods run as.
 const CLIENT_USER: i64 = 65532;
 /// Time for a client pod to end its tool and write its result.

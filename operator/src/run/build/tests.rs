@@ -4,6 +4,7 @@ use super::{placement::separation, pod::runner_job, *};
 use crate::fixtures::{self, run};
 use dragstrip_core::{
     nodes,
+    pods::CLIENT_CONTAINER,
     run::{
         decide::{Connection, TargetTls, Turn},
         merge::merge,

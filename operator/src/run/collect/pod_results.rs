@@ -6,11 +6,10 @@
 use super::log::{self, Log};
 use crate::{
     cluster::{
-        pods,
+        pods::{self, CLIENT_CONTAINER},
         retry::{NotYet, Retries},
     },
     heavy::off_thread,
-    run::build::CLIENT_CONTAINER,
 };
 use dragstrip_core::run::{merge::Merging, timing::RESULT_GRACE, validate::Attempt};
 use dragstrip_results::result::{Failure, FailureStep, PodResult, RepetitionResult};

@@ -1,10 +1,10 @@
 //! What a pass over a run found. Pure.
 
 use crate::{
-    cluster::{loads::job_ended, pods},
-    run::turn::TurnCheck,
+    loads::job_ended,
+    pods,
+    run::{decide::Receipt, snapshot::Snapshot, turn::TurnCheck, validate::Attempt},
 };
-use dragstrip_core::run::{decide::Receipt, snapshot::Snapshot, validate::Attempt};
 use dragstrip_results::protocol::{RUNNER_PORT, RunnerStage, RunnerState};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -17,10 +17,13 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 /// All that a pass works with.
 #[derive(Default)]
 pub struct Fetched {
+    /// What the decision rests on.
     pub snapshot: Snapshot,
     /// The turn; absent if the target was not ready or not consulted.
     pub turn: Option<TurnCheck>,
+    /// The run's Jobs, by name.
     pub jobs: BTreeMap<String, Arc<Job>>,
+    /// The run's client pods.
     pub pods: Vec<Arc<Pod>>,
     /// Runners of the current attempt that responded, by pod.
     pub runners: BTreeMap<String, RunnerState>,

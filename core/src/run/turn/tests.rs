@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixtures::{self, run};
-use dragstrip_core::{
+use crate::{
     labels,
     run::{decide::DatastoreKey, validate::validate},
 };

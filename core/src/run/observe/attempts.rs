@@ -2,11 +2,9 @@
 
 use super::fetched::Fetched;
 use crate::{
-    cluster::{loads::silent_from, pods, warnings},
-    run::build::CLIENT_CONTAINER,
-};
-use dragstrip_core::{
     labels,
+    loads::silent_from,
+    pods::{self, CLIENT_CONTAINER},
     run::{
         decide::{AttemptState, Preparation, Remains},
         snapshot::state_of_stored,
@@ -15,6 +13,7 @@ use dragstrip_core::{
         validate::{Attempt, ValidatedRun},
     },
     trouble::Trouble,
+    warnings,
 };
 use dragstrip_crds::BenchmarkRunStatus;
 use jiff::{SignedDuration, Timestamp};
@@ -166,9 +165,7 @@ fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
 mod tests {
     use super::*;
     use crate::fixtures::{lost, run};
-    use dragstrip_core::run::{
-        decide::Receipt, snapshot::Snapshot, stored_result::StoredResult, validate::validate,
-    };
+    use crate::run::{decide::Receipt, snapshot::Snapshot, stored_result::StoredResult, validate::validate};
     use dragstrip_crds::run::StartedStatus;
     use dragstrip_results::{
         protocol::{RunnerStage, RunnerState},

@@ -1,8 +1,10 @@
 //! Why a pod does not start, or is not created, from events. The kubelet reports a failed image pull
 //! or mount there at once; the pod's own status follows many seconds later, or never. Pure.
 
-use super::pods::{self, ORDINARY};
-use dragstrip_core::trouble::Trouble;
+use crate::{
+    pods::{self, ORDINARY},
+    trouble::Trouble,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::ResourceExt;

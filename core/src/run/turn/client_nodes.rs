@@ -1,11 +1,11 @@
 //! The nodes that a run's clients may use: none with a server of ours, none that another run uses.
 //! Pure.
 
-use crate::cluster::pods;
-use dragstrip_core::{
+use crate::{
     datastore::{resources::of_client, room::Room},
     labels,
     nodes::{self, Want, tolerated, tolerations},
+    pods,
     run::validate::{ValidatedRun, client_needs},
 };
 use dragstrip_crds::run::{ClientSpread, RunReference};
@@ -232,7 +232,7 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, servers: 
 mod tests {
     use super::*;
     use crate::fixtures;
-    use dragstrip_core::run::validate::validate;
+    use crate::run::validate::validate;
     use dragstrip_crds::{BenchmarkRun, run::Colocate};
     use serde_json::json;
 

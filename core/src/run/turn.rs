@@ -3,8 +3,7 @@
 
 pub mod client_nodes;
 
-use client_nodes::{Servers, Uses, candidates, may_grow, none_fits, terms, wanted};
-use dragstrip_core::{
+use crate::{
     digest::digest,
     lease::{Holder, LeaseKey, NO_RUN, given_back, holder_of},
     nodes,
@@ -13,6 +12,7 @@ use dragstrip_core::{
         validate::ValidatedRun,
     },
 };
+use client_nodes::{Servers, Uses, candidates, may_grow, none_fits, terms, wanted};
 use dragstrip_crds::{
     BenchmarkRun,
     run::{QueueStatus, RunReference},
@@ -78,9 +78,11 @@ fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun, set_back: bool) -> BT
 
 /// The objects that determine the turn.
 pub struct Seen<'a> {
+    /// All Leases of ours.
     pub leases: &'a [Arc<Lease>],
     /// All runs that have not ended.
     pub runs: &'a [Arc<BenchmarkRun>],
+    /// All nodes.
     pub nodes: &'a [Arc<Node>],
     /// All server and client pods.
     pub pods: &'a [Arc<Pod>],
@@ -91,6 +93,7 @@ pub struct Seen<'a> {
 /// The turn, and what follows from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnCheck {
+    /// The turn.
     pub turn: Turn,
     /// The Leases to acquire if the turn is free, in a fixed sequence.
     pub missing: Vec<LeaseKey>,

@@ -1,10 +1,10 @@
 //! The load of runs as Jobs and pods show it, and load that nothing shows: a pod that was deleted
 //! by force, or whose Node was, is gone before its container is. Pure.
 
-use super::pods;
-use dragstrip_core::{
+use crate::{
     labels,
     lease::Holder,
+    pods,
     run::{
         identity::Identity,
         stored_result::{identity, start_line},
@@ -132,6 +132,24 @@ impl Loads {
         let open = loads.values().filter(|load| load.run == run && load.ended.len() < load.pods);
         open.map(|load| (load.job.clone(), load.ends_at)).collect()
     }
+
+    /// When all `pods` of `holder`, and those that are gone but were not seen to end, are certainly
+    /// silent and none of its `jobs` makes another pod: `None` if only an event can show it.
+    pub fn silence<'a>(
+        &self,
+        holder: &Holder,
+        mut jobs: impl Iterator<Item = &'a Job> + Clone,
+        mut pods: impl Iterator<Item = &'a Pod> + Clone,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let unseen = self.unseen(&holder.uid, jobs.clone(), pods.clone(), now);
+        let makes_pods = |job: &Job| job.metadata.deletion_timestamp.is_none() && !job_ended(job);
+        if jobs.any(makes_pods) {
+            return None;
+        }
+        let unseen = unseen.into_values().fold(Timestamp::MIN, Timestamp::max);
+        pods.try_fold(unseen, |latest, pod| silent_from(pod).map(|from| latest.max(from)))
+    }
 }
 
 #[cfg(test)]
@@ -234,5 +252,17 @@ mod tests {
         assert_eq!(silent_from(&pod(json!({}), "Running")), None, "a pod that was not deleted may load");
         assert_eq!(silent_from(&pod(json!({}), "Failed")), Some(Timestamp::MIN));
         assert_eq!(silent_from(&pod(deleted, "Running")), Some("2026-01-01T00:01:15Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_lease_outlives_a_job_that_may_still_make_pods() {
+        let holder = Holder { namespace: "pits".into(), name: "sprint".into(), uid: "run-uid".into() };
+        let silent = |jobs: &[Job]| Loads::default().silence(&holder, jobs.iter(), [].iter(), at(0));
+        let from = |value| serde_json::from_value::<Job>(value).unwrap();
+        let active = from(json!({"metadata": {}, "status": {"active": 1}}));
+        assert_eq!(silent(&[active]), None, "its pods may not have been made yet");
+        let going = from(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        let over = json!({"metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}});
+        assert_eq!(silent(&[going, from(over)]), Some(Timestamp::MIN));
     }
 }

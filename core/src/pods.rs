@@ -1,12 +1,13 @@
 //! A pod's state, and why it does not run, from its status. Pure.
 
-use dragstrip_core::trouble::Trouble;
+use crate::trouble::Trouble;
 use dragstrip_results::protocol::OBSERVER_PORT;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
 use std::net::{IpAddr, SocketAddr};
 
-pub(super) fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
+/// The pod's condition of this kind.
+pub fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
@@ -20,6 +21,8 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
+/// Name of the container that loads the server.
+pub const CLIENT_CONTAINER: &str = "client";
 /// Name of the container that observes a pod's servers.
 pub const OBSERVER: &str = "observer";
 
@@ -77,11 +80,11 @@ pub fn runs(pod: &Pod, name: &str) -> bool {
 }
 
 /// Reasons for which every container waits while it starts.
-pub(super) const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+pub const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// A failing image pull alternates between two reasons with the same cause: one reason and the cause
 /// alone, so that a condition does not alternate too.
-pub(super) fn steady(reason: String, detail: &str) -> (String, &str) {
+pub fn steady(reason: String, detail: &str) -> (String, &str) {
     match reason.as_str() {
         "ErrImagePull" | "ImagePullBackOff" => {
             let cause = detail.rsplit_once("ErrImagePull: ").map_or(detail, |(_, cause)| cause);
