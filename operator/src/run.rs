@@ -110,6 +110,7 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
         }
     };
     let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client
+    let fetched = Fetched { version: run.resource_version(), ..fetched };
     // A Job that has just got its start line would look as if it waited for one.
     if fetched.jobs.values().any(|job| ctx.overlay.is_ahead_of(&**job)) {
         return Ok(awaited());

@@ -97,6 +97,8 @@ pub struct TurnCheck {
     pub turn: Turn,
     /// The Leases to acquire if the turn is free, in a fixed sequence.
     pub missing: Vec<LeaseKey>,
+    /// The Leases of the turn if the run holds it.
+    pub held: Vec<LeaseKey>,
     /// The nodes for the clients; empty if the scheduler is to find some, since there are too few yet.
     pub client_nodes: Vec<String>,
     /// Why there are too few nodes for the clients.
@@ -235,6 +237,7 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks
     let turn_check = |turn, missing, client_nodes| TurnCheck {
         turn,
         missing,
+        held: Vec::new(),
         client_nodes,
         no_node: choice.too_few.clone(),
         wanted: terms(run, &held.servers),
@@ -244,7 +247,8 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks
         return turn_check(Turn::Returning, Vec::new(), Vec::new());
     }
     if choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
-        return turn_check(Turn::Held, Vec::new(), choice.bound(&choice.own));
+        let held = fixed.into_iter().chain(choice.own.iter().map(|node| held.node(node))).collect();
+        return TurnCheck { held, ..turn_check(Turn::Held, Vec::new(), choice.bound(&choice.own)) };
     }
     let target_blocked = fixed.iter().find_map(|key| Some((held.blocked_by(key)?, key.clone())));
     // Until the target is free, the run leaves the clients' nodes to others; then it waits for them too.

@@ -44,6 +44,8 @@ pub enum Error {
     Acquire(#[source] kube::Error),
     #[error("failed to release Lease {1}")]
     Release(#[source] kube::Error, String),
+    #[error("failed to read Lease {1}")]
+    ReadLease(#[source] kube::Error, String),
     #[error("failed to write the runner's job")]
     WriteJob(#[source] serde_json::Error),
     #[error("failed to check whether the name {1} is free")]
@@ -70,8 +72,9 @@ pub async fn apply(
     deadline: Timestamp,
 ) -> Result<Applied, Error> {
     let begins = matches!(step, Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_));
+    let version = fetched.version.as_deref();
     // Nobody removes what is created for a run that has ended.
-    if begins && !ctx.is_under_way(&run.holder).await.map_err(Error::ReadRun)? {
+    if begins && !ctx.is_unchanged(&run.holder, version).await.map_err(Error::ReadRun)? {
         return Ok(Applied::Awaited);
     }
     match step {
@@ -182,6 +185,14 @@ async fn create_job(
         ResultName::Free => {}
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
+    }
+    // Another operator may have released the turn, and a watch may lag.
+    for key in &turn_check.held {
+        let lease = lease::find(&ctx.client, key).await;
+        let lease = lease.map_err(|error| Error::ReadLease(error, key.to_string()))?;
+        if !lease.is_some_and(|lease| is_held_by(&lease, &run.holder)) {
+            return Ok(Applied::Awaited);
+        }
     }
     let mut job = build::job(run, attempt, target, turn_check, &ctx.settings).map_err(Error::WriteJob)?;
     // The run itself declares an address.

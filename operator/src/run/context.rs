@@ -30,13 +30,25 @@ impl RunContext {
         Self { shared, loads: Arc::default(), result_cache: ResultCache::default(), large_results, prices }
     }
 
-    /// Whether the run of `holder` has not ended and is not being deleted, as the API server has it:
-    /// a watch that has stalled may show it as it was minutes ago.
-    pub async fn is_under_way(&self, holder: &Holder) -> kube::Result<bool> {
+    /// The run of `holder` as the API server has it, if it has not ended and is not being deleted: a
+    /// watch that has stalled may show it as it was minutes ago.
+    async fn under_way(&self, holder: &Holder) -> kube::Result<Option<FinishedRun>> {
         let runs: Api<FinishedRun> = Api::namespaced(self.client.clone(), &holder.namespace);
         let run = runs.get_opt(&holder.name).await?;
         let run = run.filter(|run| run.metadata.deletion_timestamp.is_none() && run.finished_at().is_none());
-        Ok(run.is_some_and(|run| run.metadata.uid.as_ref() == Some(&holder.uid)))
+        Ok(run.filter(|run| run.metadata.uid.as_ref() == Some(&holder.uid)))
+    }
+
+    /// Whether the run of `holder` has not ended and is not being deleted.
+    pub async fn is_under_way(&self, holder: &Holder) -> kube::Result<bool> {
+        Ok(self.under_way(holder).await?.is_some())
+    }
+
+    /// The same of the run in this `version`: another operator may have started, failed or cancelled it
+    /// since.
+    pub async fn is_unchanged(&self, holder: &Holder, version: Option<&str>) -> kube::Result<bool> {
+        let run = self.under_way(holder).await?;
+        Ok(run.is_some_and(|run| run.metadata.resource_version.as_deref() == version))
     }
 }
 

@@ -53,7 +53,7 @@ fn is_seen_under_way(ctx: &RunContext, holder: &Holder) -> bool {
     found.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid))
 }
 
-/// [`Loads::silence`] as the watches show it.
+/// When the load of `holder` is certainly over, as the watches show it.
 fn seen_silence(ctx: &RunContext, holder: &Holder) -> Option<Timestamp> {
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
@@ -61,7 +61,7 @@ fn seen_silence(ctx: &RunContext, holder: &Holder) -> Option<Timestamp> {
     ctx.loads.silence(holder, jobs, pods, Timestamp::now())
 }
 
-/// [`Loads::silence`] as the API server has it: a watch may lag.
+/// The same as the API server has it: a watch may lag.
 async fn current_silence(ctx: &RunContext, holder: &Holder) -> kube::Result<Option<Timestamp>> {
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, holder.uid));
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &holder.namespace);

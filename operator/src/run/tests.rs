@@ -36,6 +36,7 @@ fn found(stored: &[&str]) -> Fetched {
     let turn = TurnCheck {
         turn: decide::Turn::Held,
         missing: vec![],
+        held: vec![],
         client_nodes: vec!["client".into()],
         no_node: None,
         wanted: vec![],
@@ -106,6 +107,50 @@ async fn a_job_that_is_refused_between_two_phases_ends_the_run_under_its_turn() 
     assert_eq!(calls, ["GET benchmarkruns sprint", "GET configmaps sprint-read-1", "POST jobs"]);
     let (step, _) = carried_out(refuses, &found(&[]), Step::CreateJob(0)).await;
     assert!(matches!(step, Step::StandBack { .. }), "at first nothing is lost: {step:?}");
+}
+
+#[tokio::test]
+async fn no_job_is_created_under_a_lease_that_another_operator_released() {
+    let answer: Answer = |call| match call {
+        "GET benchmarkruns sprint" => Some(stored_run(&json!({}))),
+        "GET leases held" | "GET leases released" => Some((
+            200,
+            json!({
+                "metadata": {"annotations": if call.ends_with("released") { json!({labels::GIVEN_BACK: "true"}) } else { json!({}) }},
+                "spec": {"holderIdentity": "pits/sprint/run-uid"},
+            }),
+        )),
+        "POST jobs" => Some(refusal()),
+        _ => None,
+    };
+    let calls_with = async |leases: &[&str]| {
+        let key = |name: &&str| LeaseKey { namespace: "pits".into(), name: (*name).to_owned() };
+        let mut fetched = found(&[]);
+        fetched.turn.as_mut().unwrap().held = leases.iter().map(key).collect();
+        carried_out(answer, &fetched, Step::CreateJob(0)).await.1
+    };
+    assert!(calls_with(&["held"]).await.contains(&"POST jobs".to_owned()), "the turn is the run's");
+    for lost in [["held", "released"], ["held", "removed"]] {
+        let calls = calls_with(&lost).await;
+        assert!(!calls.contains(&"POST jobs".to_owned()), "two runs would load one server: {calls:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_created_for_a_run_that_changed_since_the_pass_began() {
+    let changed: Answer = |call| {
+        let (code, mut run) = stored_run(&json!({}));
+        run["metadata"]["resourceVersion"] = json!("8");
+        (call == "GET benchmarkruns sprint").then_some((code, run))
+    };
+    for (version, posts) in [("7", false), ("8", true)] {
+        let fetched = Fetched { version: Some(version.to_owned()), ..found(&[]) };
+        let (ctx, calls) = context(Cluster::default(), changed);
+        // The mock has no more answers.
+        let _ = act::apply(&ctx, &valid(), &fetched, &Step::CreateJob(0), deadline()).await;
+        let goes_on = names(&calls).len() > 1;
+        assert_eq!(goes_on, posts, "another operator cancelled or started it: {:?}", names(&calls));
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 /// All that a pass works with.
 #[derive(Default)]
 pub struct Fetched {
+    /// The version of the run that the pass rests on.
+    pub version: Option<String>,
     /// What the decision rests on.
     pub snapshot: Snapshot,
     /// The turn; absent if the target was not ready or not consulted.

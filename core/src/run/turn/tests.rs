@@ -170,6 +170,7 @@ fn a_run_whose_client_nodes_are_all_held_is_queued() {
 fn a_turn_is_held_only_with_every_lease() {
     let own = |key| lease(key, "sprint");
     let held = turn_check(&[own(TARGET), own(SERVER), own(C2)], &[], &[]);
+    assert_eq!(texts(&held.held), [TARGET, SERVER, C2]);
     assert_eq!((held.turn, held.client_nodes), (Turn::Held, vec!["c2".to_owned()]));
     let part = turn_check(&[own(TARGET), own(C2)], &[], &[]);
     assert_eq!((part.turn, texts(&part.missing)), (Turn::Free, vec![SERVER.to_owned()]));

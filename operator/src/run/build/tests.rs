@@ -52,6 +52,7 @@ fn turn() -> TurnCheck {
     TurnCheck {
         turn: Turn::Held,
         missing: Vec::new(),
+        held: Vec::new(),
         client_nodes: vec!["client-1".into()],
         no_node: None,
         wanted: Vec::new(),
