@@ -164,6 +164,10 @@ count: ## Print lines, functions and cycles of modules by crate, as Markdown (do
 simulate: ## Simulate how often the rules of verdicts miss and cry wolf, and print the table of docs/statistics.md
 	@cargo run --quiet --locked --profile local -p dragstrip-simulate
 
+.PHONY: model
+model: ## Explore the model of turns, Leases and the start line, and print states, depth and properties (some minutes)
+	@cargo run --quiet --locked --profile local -p dragstrip-model
+
 # A fresh machine often upgrades itself meanwhile, and holds the lock.
 APT := apt-get -o DPkg::Lock::Timeout=300
 # installed COMMAND,PACKAGE: a Debian package for a command that is missing.
@@ -252,14 +256,14 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
   preparation::a_warm_up_longer
 
 .PHONY: test-long
-test-long: ## Run what takes too long for every change: long end-to-end tests, faults on nodes and between operator and API server, random specifications, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
+test-long: ## Run what takes too long for every change: long end-to-end tests, faults on nodes and between operator and API server, random specifications, the model of turns, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
 	$(MAKE) install
 	testbed/cluster images
 	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
 	rm -f $(WORKLOAD_FAULTS).long
 	$(MAKE) test-faults RUNS=50 WORKLOAD_FAULTS=$(WORKLOAD_FAULTS).long
 	$(MAKE) test-proxy FAULT_OPTIONS='--sample 60 --seed 1'
-	$(MAKE) test-specifications bench-operator fuzz
+	$(MAKE) test-specifications model bench-operator fuzz
 
 .PHONY: test-unit
 test-unit: redis-server promtool bullmq-modules dashboard-modules proof-modules test-rules ## Run unit and scenario tests

@@ -10,6 +10,7 @@ const TEST_CRATES: [&str; 6] = [
     "dragstrip-bench-operator",
     "dragstrip-count",
     "dragstrip-e2e",
+    "dragstrip-model",
     "dragstrip-parser-checks",
     "dragstrip-simulate",
     "dragstrip-specifications",
