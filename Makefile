@@ -144,7 +144,7 @@ check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Fo
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy $(DEV) --all-targets -- -D warnings
 	@# Cargo leaves tests that need a cluster out of all targets.
-	cargo clippy $(DEV) --test e2e --test eks -- -D warnings
+	cargo clippy $(DEV) --test e2e --test eks --test rules -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check
@@ -167,6 +167,7 @@ simulate: ## Simulate how often the rules of verdicts miss and cry wolf, and pri
 .PHONY: model
 model: ## Explore the model of turns, Leases and the start line, and print states, depth and properties (some minutes)
 	@cargo run --quiet --locked --profile local -p dragstrip-model
+	cargo test --locked --profile local -p dragstrip-model --test rules
 
 # A fresh machine often upgrades itself meanwhile, and holds the lock.
 APT := apt-get -o DPkg::Lock::Timeout=300

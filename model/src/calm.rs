@@ -66,9 +66,9 @@ impl Calm {
         let last = fingerprint(&world);
         let ended = at_rest(&world) || self.part(last).contains(&last);
         if ended {
-            seen.into_iter().for_each(|state| {
+            for state in seen {
                 self.part(state).insert(state);
-            });
+            }
         }
         ended
     }
@@ -81,11 +81,15 @@ fn calm_down(turns: &Turns, world: &mut World) {
     world.began = [[0; crate::world::ATTEMPTS]; crate::world::RUNS];
     for at in turns.scenario.operators() {
         let stalled: Vec<_> = operator::stalled(world, at).collect();
-        stalled.into_iter().for_each(|kind| operator::resume(world, at, kind));
+        for kind in stalled {
+            operator::resume(world, at, kind);
+        }
     }
     let mut events = Vec::new();
     kubernetes::creations(&turns.scenario, world, &mut events);
-    events.into_iter().for_each(|event| kubernetes::happen(&turns.scenario, world, event));
+    for event in events {
+        kubernetes::happen(&turns.scenario, world, event);
+    }
 }
 
 /// Every operator carries out its passes, and Kubernetes does its part; whether anything happened.
@@ -105,7 +109,9 @@ fn round(turns: &Turns, world: &mut World) -> bool {
     let mut events = Vec::new();
     kubernetes::progress(&turns.scenario, world, &mut events);
     happened |= !events.is_empty();
-    events.into_iter().for_each(|event| kubernetes::happen(&turns.scenario, world, event));
+    for event in events {
+        kubernetes::happen(&turns.scenario, world, event);
+    }
     happened
 }
 
@@ -143,6 +149,8 @@ fn let_time_pass(turns: &Turns, world: &mut World) -> bool {
     let nothing = events.is_empty();
     events.extend(timeouts.into_iter().filter(|event| nothing || again(event)));
     let passed = !events.is_empty();
-    events.into_iter().for_each(|event| kubernetes::happen(&turns.scenario, world, event));
+    for event in events {
+        kubernetes::happen(&turns.scenario, world, event);
+    }
     passed
 }

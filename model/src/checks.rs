@@ -152,3 +152,15 @@ pub const LARGE: [Scenario; 6] = [
         ..PLAIN
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_property_holds_for_two_runs_of_one_server() {
+        let report = check(&PLAIN, 1);
+        assert!(report.broken.is_none(), "{report}");
+        assert!(report.states > 1000, "next to nothing was explored: {report}");
+    }
+}

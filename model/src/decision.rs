@@ -286,7 +286,9 @@ impl Rules {
             Some(_) => 1,
         };
         if !scenario.has(Rule::SetbacksComeLast) {
-            runs.iter_mut().for_each(|run| run.status.setback = None);
+            for run in &mut runs {
+                run.status.setback = None;
+            }
             setbacks = 0;
         }
         let leases: Vec<_> =
@@ -325,7 +327,7 @@ impl Rules {
                 requests.push(Request::ReadRun);
                 requests.extend(missing.iter().map(|key| Request::Acquire(*key)));
                 decision.overtakes =
-                    self.overtakes(seen, missing.iter().fold(0, |bits, key| bits | 1 << key));
+                    Self::overtakes(seen, missing.iter().fold(0, |bits, key| bits | 1 << key));
             }
             Step::CreateJob(index) => {
                 let node = fetched.turn.iter().flat_map(|check| &check.client_nodes).next();
@@ -370,7 +372,7 @@ impl Rules {
 
     /// Whether a run that takes the Leases `missing` overtakes another: one that waits for a Lease of
     /// them and is older, where those without a setback come before all others.
-    fn overtakes(&self, seen: &Seen, missing: Bits) -> bool {
+    fn overtakes(seen: &Seen, missing: Bits) -> bool {
         let rank = |(index, run): (u8, &Run)| (run.status.setback.is_some(), index);
         let own = rank((seen.run, &seen.runs[usize::from(seen.run)]));
         under_way(&seen.runs)

@@ -145,10 +145,8 @@ impl Objects {
         let servers =
             [0, 1].map(|server| LeaseKey::of_node(OPERATOR_NAMESPACE, &server_node(scenario, server)));
         let clients = [0, 1].map(|node| LeaseKey::of_node(OPERATOR_NAMESPACE, &client_node(node)));
-        let [a, b] = keys;
-        let [c, d] = servers;
-        let [e, f] = clients;
-        let keys = [a, b, c, d, e, f];
+        let ([a, b], [c, d], [client, other]) = (keys, servers, clients);
+        let keys = [a, b, c, d, client, other];
         // Of two servers on one node, the first one's key stands for the node.
         let names = (0..6).rev().map(|index: u8| (keys[usize::from(index)].to_string(), index)).collect();
         let runs: Vec<_> = scenario

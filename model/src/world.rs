@@ -57,6 +57,7 @@ pub struct Status {
 }
 
 /// A run. It exists from its creation until a user deletes it.
+#[allow(clippy::struct_excessive_bools, reason = "each of them happens by itself")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Run {
     /// Whether it exists.

@@ -22,12 +22,12 @@ fn every_property_holds_in_small_scenarios() {
 /// A rule, a scenario that shows what it is for, and the property that breaks without it.
 type Row = (Rule, Scenario, &'static str);
 
-fn later(server: u8) -> Option<Declared> {
-    Some(Declared { server, startable: true, early: false })
+fn later(server: u8) -> Declared {
+    Declared { server, startable: true, early: false }
 }
 
-fn unstartable(server: u8) -> Option<Declared> {
-    Some(Declared { server, startable: false, early: true })
+fn unstartable(server: u8) -> Declared {
+    Declared { server, startable: false, early: true }
 }
 
 /// Two runs of one server, so many operators, these faults.
@@ -60,16 +60,23 @@ fn rows() -> Vec<Row> {
         (Rule::RunIsUnchanged, single(2, Faults { stalls: 1, ..job_deletion }), MEASURED_ONCE),
         (
             Rule::ReadLeasesBeforeJob,
-            Scenario { runs: [unstartable(0), against(0), None], ..with(2, Faults { stalls: 2, ..CALM }) },
+            Scenario {
+                runs: [Some(unstartable(0)), against(0), None],
+                ..with(2, Faults { stalls: 2, ..CALM })
+            },
             ONE_LOAD,
         ),
         (Rule::ReadResultBeforeJob, single(2, eviction), MEASURED_ONCE),
         (Rule::NoteStart, single(1, job_deletion), MEASURED_ONCE),
         (Rule::AwaitSilence, with(1, cancel), ONE_LOAD),
-        (Rule::ReadHolder, Scenario { runs: [later(0), against(0), None], ..with(1, stall) }, ONE_LOAD),
+        (Rule::ReadHolder, Scenario { runs: [Some(later(0)), against(0), None], ..with(1, stall) }, ONE_LOAD),
         (Rule::RemoveLeases, single(1, CALM), ENDS),
         (Rule::Queue, with(1, CALM), IN_SEQUENCE),
-        (Rule::SetbacksComeLast, Scenario { runs: [unstartable(0), against(0), None], ..PLAIN }, IN_SEQUENCE),
+        (
+            Rule::SetbacksComeLast,
+            Scenario { runs: [Some(unstartable(0)), against(0), None], ..PLAIN },
+            IN_SEQUENCE,
+        ),
         (Rule::AwaitRemains, single(1, eviction), ONE_LOAD),
         (Rule::AwaitOwnWrites, with(1, stall), ONE_LOAD),
         (Rule::ClearUp, with(1, cancel), ENDS),
