@@ -6,8 +6,8 @@ use crate::{
     lease::Holder,
     pods,
     run::{
-        identity::Identity,
-        stored_result::{identity, start_line},
+        observe::identity::Identity,
+        observe::stored_result::{identity, start_line},
     },
 };
 use jiff::{SignedDuration, Timestamp};

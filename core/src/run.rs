@@ -7,7 +7,7 @@ pub mod job;
 pub mod judge;
 pub mod merge;
 pub mod noise;
-mod observe;
+pub(crate) mod observe;
 pub mod offline;
 pub mod plan;
 pub mod search;

@@ -7,9 +7,9 @@ use crate::{
     pods::{self, CLIENT_CONTAINER},
     run::{
         decide::{AttemptState, Preparation, Remains},
-        snapshot::state_of_stored,
-        stored_result::{annotation, start_line},
-        timing::watchdog_seconds,
+        observe::snapshot::state_of_stored,
+        observe::stored_result::{annotation, start_line},
+        plan::timing::watchdog_seconds,
         validate::{Attempt, ValidatedRun},
     },
     trouble::Trouble,

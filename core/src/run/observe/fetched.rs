@@ -3,7 +3,7 @@
 use crate::{
     loads::job_ended,
     pods,
-    run::{decide::Receipt, snapshot::Snapshot, turn::TurnCheck, validate::Attempt},
+    run::{decide::Receipt, observe::snapshot::Snapshot, turn::TurnCheck, validate::Attempt},
 };
 use dragstrip_results::protocol::{RUNNER_PORT, RunnerStage, RunnerState};
 use jiff::Timestamp;

@@ -4,7 +4,6 @@ use super::placement::{nodes, separation, spread};
 use crate::{
     cluster::settings::Settings,
     objects::{empty_directory, http_probe, locked_down, mount, port, run_as},
-    run::turn::TurnCheck,
 };
 use dragstrip_core::{
     datastore::resources::{of_client, of_helper},
@@ -15,6 +14,7 @@ use dragstrip_core::{
     run::{
         decide::ReadyTarget,
         job::bare_job,
+        turn::TurnCheck,
         validate::{Attempt, ValidatedRun, client_needs},
     },
 };
