@@ -83,8 +83,7 @@ pub enum Acquired {
 }
 
 /// Acquires for `holder` all Leases of `keys`, or none: if somebody else holds one of them, those
-/// acquired before are released. Another operator may have begun the turn with one of them, so that
-/// only the cleanup of Leases may remove it.
+/// acquired before are removed at once, since nothing has run under them.
 pub async fn acquire_all(
     client: &Client,
     overlay: &Overlay,
@@ -112,7 +111,7 @@ pub async fn acquire_all(
         };
         if !matches!(is_ours, Ok(true)) {
             for lease in &acquired {
-                release(client, overlay, lease).await?;
+                remove(client, overlay, lease).await?;
             }
             return is_ours.map(|_| Acquired::Lost);
         }
@@ -136,7 +135,6 @@ pub async fn release(client: &Client, overlay: &Overlay, lease: &Lease) -> kube:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_core::lease::given_back;
     use http::{Method, Request, Response};
     use kube::client::Body;
     use serde_json::{Value, json};
@@ -173,12 +171,6 @@ mod tests {
                 (409, json!({"kind": "Status", "code": 409, "reason": "AlreadyExists", "message": ""}))
             }
             Method::GET => (200, stored(name, &owner)),
-            Method::PATCH => {
-                let mut released = stored("target", &holder("first"));
-                released["metadata"]["annotations"] = sent["metadata"]["annotations"].clone();
-                released["metadata"]["resourceVersion"] = json!("8");
-                (200, released)
-            }
             _ => (200, json!({"kind": "Status", "code": 200, "status": "Success"})),
         };
         Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
@@ -194,15 +186,14 @@ mod tests {
         let got =
             acquire_all(&client, &overlay, &keys, &holder("first"), Timestamp::UNIX_EPOCH).await.unwrap();
         let watched: Lease = serde_json::from_value(stored("target", &holder("first"))).unwrap();
-        let leases = overlay.leases(vec![Arc::new(watched)]);
-        let held = leases.iter().filter(|lease| !given_back(lease));
-        let mut names: Vec<_> = held.map(|lease| lease.name_any()).collect();
+        let mut names: Vec<_> =
+            overlay.leases(vec![Arc::new(watched)]).iter().map(|lease| lease.name_any()).collect();
         names.sort();
         (got, names)
     }
 
     #[tokio::test]
-    async fn a_lease_released_because_another_was_lost_is_not_held() {
+    async fn a_lease_removed_because_another_was_lost_is_not_held() {
         let (got, held) = held_after_acquiring_a_node_of("second").await;
         assert_eq!(got, Acquired::Lost);
         assert_eq!(held, ["node"], "a Job would be created under a Lease that somebody else may acquire");
