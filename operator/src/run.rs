@@ -23,7 +23,7 @@ use dragstrip_core::{
         decide::{self, Ending, Step, Waiting, decide},
         snapshot::observe,
         status::{self, Results},
-        summary, turn,
+        summary,
         validate::{self, ValidatedRun},
     },
 };

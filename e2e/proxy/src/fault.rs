@@ -36,7 +36,7 @@ pub enum Fault {
     Reset,
     /// The request is committed, and the connection is reset.
     LoseAnswer,
-    /// There is no answer for this time; then the connection is reset. The request is not sent.
+    /// The proxy answers nothing for this time, then resets the connection. It does not send the request.
     Hang(Duration),
 }
 
@@ -51,7 +51,7 @@ pub enum WatchFault {
     Gone(usize),
     /// Every event comes this much later.
     Delay(Duration),
-    /// Of the events about an object within this time, only the last one comes.
+    /// Only the last one of the events about an object within this time comes.
     Coalesce(Duration),
     /// The first watch of a kind reports nothing for this time; then its connection is reset.
     Stall(Duration),

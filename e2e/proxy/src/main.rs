@@ -12,6 +12,7 @@ mod state;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use dragstrip_bench_operator::{
+    arguments::Ground,
     cluster::Cluster,
     runners::{self, Simulation},
 };
@@ -32,18 +33,8 @@ use std::{
 /// Injects faults between the operator and the API server of testbed/without-kubelets.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The operator's program.
-    #[arg(long)]
-    operator: PathBuf,
-    /// The kubeconfig with which the proxy sends the operator's requests.
-    #[arg(long, env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
-    /// The kubeconfig of this program, without rate limits.
-    #[arg(long, env = "KUBECONFIG_FAST")]
-    fast_kubeconfig: PathBuf,
-    /// The file that serves as every container's log.
-    #[arg(long, env = "POD_LOG")]
-    pod_log: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
     /// Directory for the operators' logs and requests, and for the record of the plans.
     #[arg(long)]
     directory: PathBuf,
@@ -201,13 +192,13 @@ fn prepare(directory: &Path) -> Result<()> {
 
 async fn run(arguments: &Arguments) -> Result<bool> {
     prepare(&arguments.directory).context("no directory for the record")?;
-    let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
+    let cluster = Cluster::connect(&arguments.ground.fast_kubeconfig).await?;
     cluster.prepare(3).await?;
     let laboratory = Laboratory {
         cluster: cluster.clone(),
-        upstream: upstream(&arguments.kubeconfig).await?,
-        simulation: Simulation::new(cluster, arguments.pod_log.clone()),
-        program: arguments.operator.clone(),
+        upstream: upstream(&arguments.ground.kubeconfig).await?,
+        simulation: Simulation::new(cluster, arguments.ground.pod_log.clone()),
+        program: arguments.ground.operator.clone(),
         directory: arguments.directory.clone(),
         number: AtomicUsize::new(1),
         http: reqwest::Client::builder().no_proxy().build()?,

@@ -69,7 +69,7 @@ impl Masks {
 const VOLATILE: [&str; 6] =
     ["managedFields", "resourceVersion", "uid", "clusterIP", "clusterIPs", "controller-uid"];
 
-/// Of an object what matters: of pods only that they exist, and of packed results their annotations.
+/// The part of an object that matters: pods only have to exist, and packed results only have their annotations.
 fn reduced(kind: &str, mut object: Value) -> Value {
     let Some(fields) = object.as_object_mut() else { return object };
     match kind {

@@ -18,6 +18,7 @@ use api::{Answer, Server};
 use bench::{Bench, Program};
 use clap::Parser;
 use dragstrip_bench_operator::{
+    arguments::Ground,
     cluster::Cluster,
     runners::{self, Simulation},
 };
@@ -44,18 +45,8 @@ const TURNS: [usize; 8] = [0, 1, 2, 0, 1, 0, 2, 0];
 /// Try random specifications on the cluster of testbed/without-kubelets.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The operator's program.
-    #[arg(long)]
-    operator: PathBuf,
-    /// Its kubeconfig.
-    #[arg(long, env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
-    /// The kubeconfig of this program, without rate limits.
-    #[arg(long, env = "KUBECONFIG_FAST")]
-    fast_kubeconfig: PathBuf,
-    /// The file that serves as every container's log.
-    #[arg(long, env = "POD_LOG")]
-    pod_log: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
     /// File for the operator's log.
     #[arg(long, default_value = "/dev/null")]
     log: PathBuf,
@@ -224,7 +215,7 @@ async fn work(arguments: &Arguments, cluster: &Cluster) -> Result<Vec<Finding>> 
     cluster.prepare(CLIENT_NODES).await?;
     apply_policies().await?;
     cluster.namespace(JUDGED).await?;
-    let server = Server::connect(&arguments.fast_kubeconfig).await?;
+    let server = Server::connect(&arguments.ground.fast_kubeconfig).await?;
     server.grant_author().await?;
     let kinds = kinds()?;
     let (mut tally, mut findings) = (Tally::default(), Vec::new());
@@ -233,8 +224,8 @@ async fn work(arguments: &Arguments, cluster: &Cluster) -> Result<Vec<Finding>> 
         None => generate(&server, &kinds, arguments, (&mut tally, &mut findings)).await?,
     };
     let program = Program {
-        path: arguments.operator.clone(),
-        kubeconfig: arguments.kubeconfig.clone(),
+        path: arguments.ground.operator.clone(),
+        kubeconfig: arguments.ground.kubeconfig.clone(),
         log: arguments.log.clone(),
         token: cluster.metrics_token().await?,
     };
@@ -268,11 +259,11 @@ async fn work(arguments: &Arguments, cluster: &Cluster) -> Result<Vec<Finding>> 
 }
 
 async fn run(arguments: &Arguments) -> Result<Vec<Finding>> {
-    let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
+    let cluster = Cluster::connect(&arguments.ground.fast_kubeconfig).await?;
     tokio::select! {
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         findings = work(arguments, &cluster) => findings,
-        served = runners::serve(Simulation::new(cluster.clone(), arguments.pod_log.clone())) => {
+        served = runners::serve(Simulation::new(cluster.clone(), arguments.ground.pod_log.clone())) => {
             served.and_then(|()| bail!("it ended by itself")).context("the simulated runners ended")
         }
     }

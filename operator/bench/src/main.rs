@@ -8,6 +8,7 @@ mod sweep;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use dragstrip_bench_operator::{
+    arguments::Ground,
     cluster::Cluster,
     kubelet, operator,
     runners::{self, Simulation},
@@ -20,18 +21,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Measures the operator on the cluster of testbed/without-kubelets.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The operator's program.
-    #[arg(long)]
-    operator: PathBuf,
-    /// Its kubeconfig.
-    #[arg(long, env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
-    /// The kubeconfig of this program, without rate limits.
-    #[arg(long, env = "KUBECONFIG_FAST")]
-    fast_kubeconfig: PathBuf,
-    /// The file that serves as every container's log.
-    #[arg(long, env = "POD_LOG")]
-    pod_log: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
     /// File for the operator's log.
     #[arg(long, default_value = "/dev/null")]
     log: PathBuf,
@@ -52,8 +43,10 @@ struct Arguments {
 async fn measure(cluster: &Cluster, arguments: &Arguments, kubelet: u16, report: &mut Report) -> Result<()> {
     cluster.prepare(arguments.active).await?;
     let token = cluster.metrics_token().await?;
-    let start =
-        async || Operator::start(&arguments.operator, &arguments.kubeconfig, &arguments.log, &token).await;
+    let start = async || {
+        Operator::start(&arguments.ground.operator, &arguments.ground.kubeconfig, &arguments.log, &token)
+            .await
+    };
     let operator = start().await?;
     scenarios::idle(&operator, report).await?;
     let written = scenarios::datastores(cluster, &operator, arguments.datastores, report).await?;
@@ -78,8 +71,8 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, kubelet: u16, report:
 }
 
 async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
-    let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
-    let simulation = Simulation::new(cluster.clone(), arguments.pod_log.clone());
+    let cluster = Cluster::connect(&arguments.ground.fast_kubeconfig).await?;
+    let simulation = Simulation::new(cluster.clone(), arguments.ground.pod_log.clone());
     let kubelet = kubelet::start(simulation.large.clone()).await?;
     let mut terminate = signal(SignalKind::terminate())?;
     // A signal also ends the operator, a child of this process.

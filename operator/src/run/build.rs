@@ -4,7 +4,6 @@
 mod placement;
 mod pod;
 
-use super::turn::TurnCheck;
 use crate::{
     cluster::{parts, settings::Settings},
     objects::{owner, with_labels},
@@ -17,6 +16,7 @@ use dragstrip_core::{
         decide::ReadyTarget,
         stored_result::annotation,
         timing::watchdog_seconds,
+        turn::TurnCheck,
         validate::{Attempt, ValidatedRun},
     },
 };

@@ -8,7 +8,7 @@ pub mod servers;
 pub mod stored;
 pub mod target;
 
-use super::{context::RunContext, turn};
+use super::context::RunContext;
 use crate::cluster::loads::is_of_run;
 use attempts::was_started;
 pub use dragstrip_core::run::{attempts, fetched};
@@ -21,6 +21,7 @@ use dragstrip_core::{
         search,
         snapshot::{JobFacts, Snapshot},
         stored_result::{annotation, start_line},
+        turn,
         validate::{Attempt, ValidatedRun},
     },
 };

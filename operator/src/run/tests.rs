@@ -6,9 +6,9 @@ pub(super) use crate::datastore::tests::Cluster;
 use crate::datastore::tests::{Answer, Calls, body};
 use crate::fixtures;
 use decide::TargetState;
+use dragstrip_core::run::turn::TurnCheck;
 use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult};
 use serde_json::{Value, json};
-use turn::TurnCheck;
 
 /// The context of a controller of this `cluster`, and the calls that it makes.
 pub(super) fn context(cluster: Cluster, answer: Answer) -> (RunContext, Calls) {

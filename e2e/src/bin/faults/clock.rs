@@ -96,7 +96,7 @@ impl Stepped {
     }
 }
 
-/// Changes a process while it does not run; one that ends meanwhile is no fault.
+/// Changes a process while it does not run. A process may end meanwhile.
 fn paused<T>(pid: u32, change: impl FnOnce() -> Result<T>) -> Result<T> {
     signal(pid, Signal::STOP)?;
     let changed = change();

@@ -34,7 +34,7 @@ impl SmallDisk {
     /// Leaves no byte of it free.
     pub fn fill(&self) -> Result<()> {
         let mut file = File::create(self.filler())?;
-        // It ends with the error that there is no space left.
+        // It fails once no space is left.
         while file.write_all(&[0; 512]).is_ok() {}
         Ok(())
     }

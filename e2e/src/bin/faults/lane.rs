@@ -99,7 +99,7 @@ impl Lane {
     }
 
     async fn measure(&self, env: &Env, plan: &Plan, shared: &Shared) -> Result<Record> {
-        // Waited for now: later the moment would pass meanwhile.
+        // The turn comes first: the moment would pass while the fault waits for it.
         let turn = if plan.fault.is_shared() { Some(shared.turn().await?) } else { None };
         let begun = Instant::now();
         let witness = Witness::new(env, &plan.run()).await?;
