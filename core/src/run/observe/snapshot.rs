@@ -7,7 +7,7 @@ use super::{
     target::TargetState,
 };
 use crate::run::{
-    plan::{Outcome, clock},
+    plan::{Outcome, Place, clock, place_of},
     validate::attempt::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::BenchmarkRunStatus;
@@ -69,8 +69,10 @@ fn server_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
         .filter_map(|attempt| Some((attempt, snapshot.stored.get(&attempt.name)?)))
         .collect();
     let first = stored.iter().find_map(|(_, stored)| stored.identity.as_ref());
+    // What becomes of the server after the last measurement harms no result.
+    let done = place_of(run, &snapshot.stored) == Place::Done;
     let now = match &snapshot.target {
-        TargetState::Ready(target) if target.questioned => target.identity.as_ref(),
+        TargetState::Ready(target) if target.questioned && !done => target.identity.as_ref(),
         _ => None,
     };
     let later = stored.iter().filter_map(|(_, stored)| stored.identity.as_ref()).chain(now);
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{lost, run},
-        run::{identity::Identity, validate::validate},
+        run::{identity::Identity, observe::target::ReadyTarget, validate::validate},
     };
     use serde_json::json;
 
@@ -188,10 +190,14 @@ mod tests {
         assert_eq!(two_clients().spec_hash, "a87aa913a307");
     }
 
-    fn changed(stored: Vec<StoredResult>) -> Option<String> {
+    fn changed_before(target: TargetState, stored: Vec<StoredResult>) -> Option<String> {
         let run = validate(&run(&["write", "read"], 1)).unwrap();
         let names = run.attempts.iter().map(|attempt| attempt.name.clone());
-        server_changed(&run, &Snapshot { stored: names.zip(stored).collect(), ..Snapshot::default() })
+        server_changed(&run, &Snapshot { target, stored: names.zip(stored).collect(), ..Snapshot::default() })
+    }
+
+    fn changed(stored: Vec<StoredResult>) -> Option<String> {
+        changed_before(TargetState::NotConsulted, stored)
     }
 
     #[test]
@@ -229,6 +235,12 @@ mod tests {
         };
         assert_eq!(changed(vec![on(1), on(1)]), None);
         assert!(changed(vec![on(1), on(2)]).unwrap().contains("edited"));
+        let target = |generation| {
+            let identity = on(generation).identity;
+            TargetState::Ready(Box::new(ReadyTarget { identity, questioned: true, ..ReadyTarget::default() }))
+        };
+        assert!(changed_before(target(2), vec![on(1)]).unwrap().contains("edited"));
+        assert_eq!(changed_before(target(2), vec![on(1), on(1)]), None, "everything was measured before");
         let outsider = |id: &str| StoredResult { server_run_ids: vec![id.into()], ..StoredResult::default() };
         assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
         let reported = changed(vec![outsider("a"), outsider("b")]).unwrap();
