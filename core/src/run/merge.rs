@@ -195,7 +195,9 @@ fn with_lag<'a>(
 fn in_time(schedule: ScheduleRecord, pods: &[PodResult]) -> ScheduleRecord {
     let due = added_seconds(pods.iter().map(|pod| pod.due_per_second.as_slice()));
     let answered = added_seconds(pods.iter().map(|pod| pod.per_second.as_slice()));
-    ScheduleRecord { answered_in_time: answered_in_time(&due, &answered), ..schedule }
+    // Pods without series still have their own shares.
+    let answered_in_time = answered_in_time(&due, &answered).or(schedule.answered_in_time);
+    ScheduleRecord { answered_in_time, ..schedule }
 }
 
 /// What went wrong in `pod`, if anything did. A part of a result is not one: its sums

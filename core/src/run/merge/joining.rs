@@ -140,6 +140,13 @@ fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
     if size(&pod) > share {
         (pod.workers, pod.client.threads) = (Vec::new(), Vec::new());
     }
+    if size(&pod) > share && !(pod.per_second.is_empty() && pod.due_per_second.is_empty()) {
+        (pod.per_second, pod.due_per_second) = (Vec::new(), Vec::new());
+        pod.notes.push(format!(
+            "series by the second are left out: with them, the accounts of all pods exceed {} MiB",
+            MOST_ACCOUNTS >> 20
+        ));
+    }
     let bytes = size(&pod);
     (pod, bytes)
 }

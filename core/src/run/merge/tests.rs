@@ -379,6 +379,27 @@ fn large_results_of_many_pods_are_merged_one_by_one_into_an_account_that_is_boun
 }
 
 #[test]
+fn hours_of_many_pods_are_merged_without_their_series_if_these_are_too_many() {
+    let mut merging = Merging::new(64);
+    for index in 0..64 {
+        let mut pod = pod_result(&format!("p-{index:02}"), 1000, 17_000.0, 100);
+        (pod.per_second, pod.due_per_second) = (vec![40_000; 17_000], vec![40_000; 17_000]);
+        pod.schedule = Some(ScheduleRecord { answered_in_time: Some(0.5), ..ScheduleRecord::default() });
+        pod.schedule_lag = pod.operations[0].histogram.clone();
+        merging.add(pod);
+    }
+    let merged = merging.finish(&attempt());
+    assert_eq!(merged.failure, None);
+    assert!(
+        merged.pods[0].notes[0].contains("series by the second are left out"),
+        "{:?}",
+        merged.pods[0].notes
+    );
+    let schedule = merged.schedule.unwrap();
+    assert_eq!(schedule.answered_in_time, Some(0.5), "what the pods themselves counted went with the series");
+}
+
+#[test]
 fn a_pod_with_more_than_a_runner_writes_fails_its_repetition_and_costs_nothing() {
     let mut pod = pod_result("p", 10, 1.0, 100);
     pod.operations = vec![pod.operations[0].clone(); 1001];
