@@ -119,6 +119,9 @@ pub struct DragonflySpec {
     pub allow_undeclared_keys: bool,
 }
 
+/// The eviction policy of a server that refuses writes once its memory is full.
+pub const NO_EVICTION: &str = "noeviction";
+
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServerProtocol {
@@ -262,6 +265,8 @@ fn tcp() -> ServerProtocol {
         .message("custom describes engine Custom, which needs it; other engines must not have it"),
     validation = Rule::new("self.engine != 'Custom' || has(self.image)")
         .message("engine Custom needs an image: there is no default"),
+    validation = Rule::new("!has(self.evictionPolicy) || self.evictionPolicy == 'noeviction' || (self.engine == 'Dragonfly' && self.evictionPolicy == 'cache') || (self.engine in ['Redis', 'Valkey', 'KeyDB'] && self.evictionPolicy in ['allkeys-lru', 'allkeys-lfu', 'allkeys-lrm', 'allkeys-random', 'volatile-lru', 'volatile-lfu', 'volatile-lrm', 'volatile-random', 'volatile-ttl'])")
+        .message("evictionPolicy is noeviction, for Dragonfly also cache, and for Redis, Valkey and KeyDB also allkeys-lru, allkeys-lfu, allkeys-lrm, allkeys-random, volatile-lru, volatile-lfu, volatile-lrm, volatile-random or volatile-ttl; other engines have no policy"),
     validation = Rule::new("!has(self.cluster) || self.engine in ['Redis', 'Valkey']")
         .message("cluster is for engines Redis and Valkey"),
     validation = Rule::new("self.replicas == 0 || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly']")
@@ -301,6 +306,12 @@ pub struct DatastoreSpec {
     /// 1Mi to 999Ti. Dragonfly needs at least 256Mi for each thread. A memory limit in resources must
     /// not be below it. Defaults to 512Mi for each thread of Dragonfly, and 1Gi for other engines.
     pub max_memory: Option<Memory>,
+    /// What the server does once maxMemory is full. With noeviction it refuses writes. Redis, Valkey and
+    /// KeyDB can evict keys instead, by allkeys-lru, allkeys-lfu, allkeys-lrm, allkeys-random,
+    /// volatile-lru, volatile-lfu, volatile-lrm, volatile-random or volatile-ttl (as far as the version
+    /// knows them); Dragonfly by cache, its cache mode. Evictions are then expected: no run on this
+    /// Datastore needs allowEviction. Read back and compared. Defaults to noeviction.
+    pub eviction_policy: Option<String>,
     /// TCP port of the server, from 1 to 55535. Defaults to 6379.
     #[serde(default = "int::<6379>")]
     #[schemars(range(min = 1, max = 55535))]
@@ -383,6 +394,11 @@ impl DatastoreSpec {
     /// Whether one server reports that it is a cluster.
     pub fn emulates_cluster(&self) -> bool {
         self.dragonfly.is_some_and(|dragonfly| dragonfly.emulated_cluster)
+    }
+
+    /// What the server does once its memory is full, as the manifest says it.
+    pub fn eviction_policy(&self) -> &str {
+        self.eviction_policy.as_deref().unwrap_or(NO_EVICTION)
     }
 }
 

@@ -258,7 +258,8 @@ pub struct PhaseSpec {
         .message("minimumHitRatio is from 0 to 1, such as \"0.999\""))]
     pub minimum_hit_ratio: Option<Decimal>,
     /// Accept that the server evicts keys during the load, as a cache does that is smaller than its
-    /// data. Defaults to false: an evicted key makes the repetition invalid.
+    /// data. Not needed with a Datastore whose evictionPolicy evicts. Defaults to false: an evicted key
+    /// makes the repetition invalid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
     /// What the run does if this phase fails: Stop, or Continue with later phases and repetitions.

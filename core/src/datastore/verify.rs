@@ -39,13 +39,14 @@ fn settings(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     let threads = truth.threads.filter(|threads| *threads != spec.threads);
     let declared_memory = i64::try_from(engines::max_memory(spec)).unwrap_or(i64::MAX);
     let memory = truth.max_memory_bytes.filter(|bytes| *bytes != declared_memory);
-    let policy = truth.max_memory_policy.as_deref().filter(|policy| *policy != "noeviction");
+    let declared_policy = spec.eviction_policy();
+    let policy = truth.max_memory_policy.as_deref().filter(|policy| *policy != declared_policy);
     let clustered = spec.cluster.is_some() || spec.emulates_cluster();
     let mode = |on| if on { "on" } else { "off" };
     let differences = [
         threads.map(|it| format!("threads: declared {}, the server runs {it}", spec.threads)),
         memory.map(|it| format!("maxMemory: declared {declared_memory} bytes, the server has {it}")),
-        policy.map(|it| format!("eviction policy: declared noeviction, the server has {it}")),
+        policy.map(|it| format!("evictionPolicy: declared {declared_policy}, the server has {it}")),
         (clustered != truth.cluster_enabled).then(|| {
             let (declared, actual) = (mode(clustered), mode(truth.cluster_enabled));
             format!("cluster mode: declared {declared}, the server says {actual}")
@@ -122,8 +123,15 @@ mod tests {
                 "version: declared 8.0, the server is 8.01",
                 "threads: declared 2, the server runs 1",
                 "maxMemory: declared 1073741824 bytes, the server has 5",
-                "eviction policy: declared noeviction, the server has allkeys-lru",
+                "evictionPolicy: declared noeviction, the server has allkeys-lru",
             ]
+        );
+        let cache = DatastoreSpec { eviction_policy: Some("allkeys-lru".into()), ..declared() };
+        let lru = ServerTruth { max_memory_policy: Some("allkeys-lru".into()), ..truth() };
+        assert_eq!(disagreements(&cache, &lru), Vec::<String>::new());
+        assert_eq!(
+            disagreements(&cache, &truth()),
+            ["evictionPolicy: declared allkeys-lru, the server has noeviction"]
         );
     }
 

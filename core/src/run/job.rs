@@ -5,7 +5,10 @@ use super::{
     plan::timing::watchdog_seconds,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::{datastore::ServerProtocol, units::Warmup};
+use dragstrip_crds::{
+    datastore::{NO_EVICTION, ServerProtocol},
+    units::Warmup,
+};
 use dragstrip_results::protocol::{JobMemory, JobSpec, JobTarget};
 
 /// The job of the runners of `attempt`, without what the operator or the command line adds.
@@ -34,7 +37,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
         flush: phase.flush,
         load: phase.load.clone(),
         warmup_seconds: phase.warmup.as_ref().and_then(Warmup::seconds),
-        allow_eviction: phase.allow_eviction,
+        allow_eviction: phase.allow_eviction || declared_to_evict(target),
         tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),
         linger_seconds: 0.0,
@@ -42,9 +45,38 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
     }
 }
 
+/// Whether `target` is a Datastore with an eviction policy, which is read back before the load.
+fn declared_to_evict(target: &ReadyTarget) -> bool {
+    let truth = target.truth.as_ref().filter(|_| target.datastore.is_some());
+    truth.and_then(|truth| truth.max_memory_policy.as_deref()).is_some_and(|policy| policy != NO_EVICTION)
+}
+
 /// What the runners of `attempt` do for the memory of servers without an observer.
 fn job_memory(run: &ValidatedRun, attempt: &Attempt) -> Option<JobMemory> {
     let external = run.spec.target.external()?;
     (external.protocol == ServerProtocol::Resp)
         .then(|| JobMemory { settle_seconds: run.settle_seconds(attempt) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::run,
+        run::{observe::target::DatastoreKey, validate::validate},
+    };
+    use dragstrip_crds::observed::ServerTruth;
+
+    #[test]
+    fn a_datastore_that_is_declared_to_evict_may_and_an_external_server_must_be_allowed_to() {
+        let run = validate(&run(&["read"], 1)).unwrap();
+        let allowed = |policy: &str, datastore: Option<DatastoreKey>| {
+            let truth = ServerTruth { max_memory_policy: Some(policy.into()), ..ServerTruth::default() };
+            let target = ReadyTarget { truth: Some(truth), datastore, ..ReadyTarget::default() };
+            bare_job(&run, &run.attempts[0], &target).allow_eviction
+        };
+        let datastore = || Some(DatastoreKey { namespace: "bench".into(), name: "cache".into() });
+        assert!(allowed("allkeys-lru", datastore()), "its evictions would fail the run");
+        assert!(!allowed("noeviction", datastore()) && !allowed("allkeys-lru", None));
+    }
 }

@@ -50,7 +50,7 @@ pub async fn load(load: &LoadSpec, pod: &Pod, context: &LaunchContext) -> Result
     let verified = report.map_err(|e| because("counted", e))?.verified;
     let found = verified.map(|verified| verified.found).unwrap_or_default();
     let presence = Presence { expected, found };
-    if found == expected { Ok(presence) } else { Err(failed(missing(presence))) }
+    if found == expected || pod.job.allow_eviction { Ok(presence) } else { Err(failed(missing(presence))) }
 }
 
 fn missing(Presence { expected, found }: Presence) -> String {

@@ -47,7 +47,8 @@ pub async fn prepare(pod: &Pod) -> Result<Prepared, Failure> {
     if let Some(keys) = &job.load {
         pod.shared.enter(RunnerStage::Loading);
         let presence = load::load(keys, pod, &context).await?;
-        print_line(&format!("{} keys written, all of them are there", thousands(presence.expected)));
+        let (written, found) = (thousands(presence.expected), thousands(presence.found));
+        print_line(&format!("{written} keys written, {found} of them are there"));
         load = Some(presence);
     }
     let mut warmup = BTreeMap::new();

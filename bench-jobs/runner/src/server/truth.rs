@@ -29,7 +29,12 @@ pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> Serve
         threads: threads(info, engine, io_threads),
         io_interface: info.text("multiplexing_api").map(str::to_owned),
         max_memory_bytes: info.number("maxmemory"),
-        max_memory_policy: info.text("maxmemory_policy").map(str::to_owned),
+        // Dragonfly has one mode that evicts, and reports as its policy that it does.
+        max_memory_policy: info
+            .text("cache_mode")
+            .filter(|mode| *mode == "cache")
+            .or_else(|| info.text("maxmemory_policy"))
+            .map(str::to_owned),
         cluster_enabled: info.flag("cluster_enabled") || info.text("redis_mode") == Some("cluster"),
         loading: info.flag("loading"),
         run_id,

@@ -59,6 +59,7 @@ impl EngineRules for Dragonfly {
         let flags = [
             (true, always.as_str()),
             (spec.io_uring == IoUring::Disable, "--force_epoll"),
+            (spec.eviction_policy() == "cache", "--cache_mode"),
             (tls.is_some(), &encrypted),
             (tls.is_some_and(|tls| tls.client_secret_name.is_some()), &checked),
             (tls.is_some() && spec.replicas > 0, "--tls_replication"),

@@ -39,8 +39,9 @@ pub(super) fn redis_family(
     command.extend(ports(spec));
     // An empty list of save points means no snapshot.
     command.extend(["--save".to_owned(), String::new()]);
+    let policy = spec.eviction_policy();
     command.extend(words(&format!(
-        "--appendonly no {threads_flags} --maxmemory {max_memory} --maxmemory-policy noeviction --protected-mode no --tcp-backlog 4096"
+        "--appendonly no {threads_flags} --maxmemory {max_memory} --maxmemory-policy {policy} --protected-mode no --tcp-backlog 4096"
     )));
     if spec.cluster.is_some() {
         command.extend(cluster_mode(spec));

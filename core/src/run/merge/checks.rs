@@ -4,7 +4,7 @@ use crate::run::{
     plan::counted,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::{run::CheckName, workload::ToolSpec};
+use dragstrip_crds::{datastore::NO_EVICTION, run::CheckName, workload::ToolSpec};
 use dragstrip_results::{
     commands::Account,
     counters::{Agreement, compared, counters_agree, joined},
@@ -106,6 +106,19 @@ fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
     some.then(|| Check { why: Some(why), ..check(CheckName::CountMismatch, Err("")) })
 }
 
+/// Whether every server was read, and none is declared to evict.
+fn none_evicts(results: &[PodResult]) -> bool {
+    let policy = |server: &ServerRecord| server.truth.max_memory_policy.clone();
+    let refuses = |server| policy(server).is_none_or(|policy| policy == NO_EVICTION);
+    servers(results).is_some_and(|servers| servers.into_iter().all(refuses))
+}
+
+/// Whether the keys of `load` were counted, and none was missing.
+fn all_keys_are_there(results: &[PodResult]) -> bool {
+    let complete = |pod: &PodResult| pod.load.is_none_or(|keys| keys.found == keys.expected);
+    results.iter().any(|pod| pod.load.is_some()) && results.iter().all(complete)
+}
+
 /// How the good `results` of `attempt` were checked; the error is what is wrong with them.
 pub fn of(attempt: &Attempt, results: &[PodResult]) -> Result<Vec<Check>, Failure> {
     let mut checks = vec![check(CheckName::ServerRestarted, same_server(results)?)];
@@ -118,8 +131,8 @@ pub fn of(attempt: &Attempt, results: &[PodResult]) -> Result<Vec<Check>, Failur
     checks.extend(uncounted(attempt, results));
     checks.push(check(CheckName::ErrorReplies, error_replies(attempt, results)));
     let declared = [
-        (CheckName::Evictions, !attempt.declared.allow_eviction && servers(results).is_some()),
-        (CheckName::MissingKeys, attempt.declared.load.is_some()),
+        (CheckName::Evictions, !attempt.declared.allow_eviction && none_evicts(results)),
+        (CheckName::MissingKeys, all_keys_are_there(results)),
         (CheckName::LowHitRatio, attempt.declared.minimum_hit_ratio.is_some()),
         (CheckName::MissingJobs, results.iter().any(|pod| pod.queues.is_some())),
     ];
