@@ -65,14 +65,15 @@ mod tests {
         fixtures::run,
         run::{observe::target::DatastoreKey, validate::validate},
     };
-    use dragstrip_crds::observed::ServerTruth;
 
     #[test]
     fn a_datastore_that_is_declared_to_evict_may_and_an_external_server_must_be_allowed_to() {
         let run = validate(&run(&["read"], 1)).unwrap();
         let allowed = |policy: &str, datastore: Option<DatastoreKey>| {
-            let truth = ServerTruth { max_memory_policy: Some(policy.into()), ..ServerTruth::default() };
-            let target = ReadyTarget { truth: Some(truth), datastore, ..ReadyTarget::default() };
+            let truth = serde_json::json!({"version": "8", "maxMemoryPolicy": policy, "clusterEnabled": false,
+                "loading": false, "runId": "r", "usedMemoryBytes": 0});
+            let truth = Some(serde_json::from_value(truth).unwrap());
+            let target = ReadyTarget { truth, datastore, ..ReadyTarget::default() };
             bare_job(&run, &run.attempts[0], &target).allow_eviction
         };
         let datastore = || Some(DatastoreKey { namespace: "bench".into(), name: "cache".into() });

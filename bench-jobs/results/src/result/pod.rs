@@ -25,7 +25,8 @@ pub enum FailureStep {
     Warmup,
     /// Fewer reads found their key than declared.
     HitRatio,
-    /// The client pod or its node was lost: the one failure that is measured again.
+    /// The client pod or its node was lost, or the server was replaced before the load: the one failure
+    /// that is measured again.
     Lost,
     /// Before the start line: address, connection, password, server mode, output directory.
     Preflight,

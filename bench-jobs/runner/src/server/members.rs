@@ -49,7 +49,7 @@ pub enum MemberError {
     )]
     Loading(String),
     #[error(
-        "{member}: the server was restarted or replaced: verified was {verified}, now {actual} answers. Start the run again"
+        "{member}: the server was restarted or replaced before the load: verified was {verified}, now {actual} answers. Check why it does not stay up"
     )]
     Replaced { member: String, verified: String, actual: String },
     #[error("{member}: {what}. Wait until the cluster serves every slot, or repair it")]

@@ -10,7 +10,10 @@ use crate::server::{
 };
 use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth, workload::ToolSpec};
 use dragstrip_loadgen::wire::tls::TlsOptions;
-use dragstrip_results::protocol::{JobSpec, JobTarget};
+use dragstrip_results::{
+    protocol::{JobSpec, JobTarget},
+    result::FailureStep,
+};
 use std::{
     fs, io,
     net::SocketAddr,
@@ -45,6 +48,15 @@ pub enum PreflightError {
 }
 
 impl PreflightError {
+    /// The step that failed. Nothing was loaded yet: a server that is another one is verified and
+    /// measured again, unless results of the one before it are stored.
+    pub fn step(&self) -> FailureStep {
+        match self {
+            Self::Member(MemberError::Replaced { .. }) => FailureStep::Lost,
+            _ => FailureStep::Preflight,
+        }
+    }
+
     fn may_pass(&self) -> bool {
         matches!(self, Self::Resolve { .. } | Self::Server { source: ServerError::Connect(_), .. })
     }
@@ -215,7 +227,10 @@ mod tests {
     #[test]
     fn a_replaced_server_is_named_with_both_ids() {
         let message = verdict(&target(false, Some("aaa")), "run_id:bbb");
-        assert!(message.contains("restarted or replaced: verified was aaa, now bbb"), "{message}");
+        assert!(
+            message.contains("restarted or replaced before the load: verified was aaa, now bbb"),
+            "{message}"
+        );
     }
 
     #[test]
