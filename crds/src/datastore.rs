@@ -311,6 +311,7 @@ pub struct DatastoreSpec {
     /// volatile-lru, volatile-lfu, volatile-lrm, volatile-random or volatile-ttl (as far as the version
     /// knows them); Dragonfly by cache, its cache mode. Evictions are then expected: no run on this
     /// Datastore needs allowEviction. Read back and compared. Defaults to noeviction.
+    #[schemars(length(max = 32))]
     pub eviction_policy: Option<String>,
     /// TCP port of the server, from 1 to 55535. Defaults to 6379.
     #[serde(default = "int::<6379>")]

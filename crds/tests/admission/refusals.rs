@@ -285,3 +285,26 @@ fn conditions_are_named_as_requirements() {
     let all: Vec<Value> = names.iter().map(|name| json!({"check": name, "level": "Required"})).collect();
     admitted(&schema, &run(move |s| s["requirements"] = json!(all)));
 }
+
+#[test]
+fn an_eviction_policy_that_the_engine_does_not_have_is_refused_with_those_it_has() {
+    let schema = schema::of::<Datastore>();
+    let with = |engine: &str, policy: &str| datastore(&json!({"engine": engine, "evictionPolicy": policy}));
+    for (engine, policy) in [
+        ("Redis", "allkeys-lru"),
+        ("Valkey", "volatile-ttl"),
+        ("Dragonfly", "cache"),
+        ("Garnet", "noeviction"),
+    ] {
+        admitted(&schema, &with(engine, policy));
+    }
+    for (engine, policy) in
+        [("Redis", "cache"), ("Redis", "allkeys_lru"), ("Dragonfly", "allkeys-lru"), ("Garnet", "cache")]
+    {
+        refused(
+            &schema,
+            &with(engine, policy),
+            "evictionPolicy is noeviction, for Dragonfly also cache, and for",
+        );
+    }
+}
