@@ -97,7 +97,7 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
         RACE.replace("[{check: ShortWindow, level: Ignore}]", "[{check: SharedNode, level: Required}]");
     let large = RACE
         .replace("maxMemory: 64Mi", "maxMemory: 6Mi")
-        .replace("keyMaximum: 1000", "keyMaximum: 100000, dataSize: 16384");
+        .replace("keyMaximum: 1000", "keyMaximum: 1000, dataSize: 262144");
     let single = RACE.replace("repetitions: 5", "repetitions: 1").replace("'0.5'", "'0.99'");
     for (ending, race, base, branch, words) in [
         ("the branch crashes", RACE, SOUND, crashes, "branch"),

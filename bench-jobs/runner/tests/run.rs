@@ -615,7 +615,9 @@ async fn keys_that_do_not_stay_fail_the_load_with_both_figures() {
     assert_eq!(failure.step, FailureStep::Load);
     assert!(failure.message.starts_with("50,000 keys were written, but only "), "{failure:?}");
     job["allowEviction"] = json!(true);
-    let result = Pod::new(&job).run().await.result;
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.start(start_in(SOON), TOKEN).await;
+    let result = pod.finished().await.result;
     assert_eq!(result.failure, None, "a cache is smaller than its data");
     let Presence { expected, found } = result.load.unwrap();
     assert!(expected == 50_000 && found > 0 && found < expected, "{found} of {expected}");
