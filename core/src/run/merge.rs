@@ -222,7 +222,7 @@ fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Opti
         return Some(cause);
     }
     if let Some(mut lost) = with(&gone) {
-        lost.failure.message = format!("a client pod or its node is lost: {}", lost.failure.message);
+        lost.failure.message = format!("the measurement is lost: {}", lost.failure.message);
         lost.failure.step = FailureStep::Lost;
         return Some(lost);
     }
@@ -231,7 +231,7 @@ fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Opti
         pod: attempt.name.clone(),
         failure: Failure::new(
             FailureStep::Lost,
-            format!("a client pod or its node is lost: {left} of {expected} client pods left a result, the others were deleted"),
+            format!("the measurement is lost: {left} of {expected} client pods left a result, the others were deleted"),
         ),
     })
 }

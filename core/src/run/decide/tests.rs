@@ -240,7 +240,7 @@ fn a_result_that_never_comes_is_stored_as_lost() {
 fn lost(job: bool, silent_from: Option<Timestamp>) -> AttemptState {
     let mut failure = failure();
     failure.failure.step = FailureStep::Lost;
-    failure.failure.message = "a client pod or its node is lost".into();
+    failure.failure.message = "the measurement is lost".into();
     AttemptState::Lost { failure, remains: Remains { job, silent_from } }
 }
 

@@ -106,7 +106,7 @@ fn a_pod_that_was_stopped_without_another_ones_failure_is_lost() {
     let (pod, step, message) =
         cause(vec![pod_result("a", 10, 1.0, 100), failed("b", FailureStep::Interrupted)]);
     assert_eq!((pod.as_str(), step), ("b", FailureStep::Lost));
-    assert!(message.contains("a client pod or its node is lost: Interrupted"), "{message}");
+    assert!(message.contains("the measurement is lost: Interrupted"), "{message}");
 }
 
 #[test]

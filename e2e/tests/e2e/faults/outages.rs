@@ -175,7 +175,7 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
         let fault = Fault::kill_node(&nodes::of(&client_pod(&env, "cut-off").await?)?)?;
         let (run, failure) = failed(&env, "cut-off", LOST).await?;
         ensure!(failure.phase.as_deref() == Some("write"), "{failure:?}");
-        says(&failure.message, &["a client pod or its node is lost"])?;
+        says(&failure.message, &["the measurement is lost"])?;
         ensure!(results::status(&run)?.phases.is_empty(), "numbers are shown");
         fault.mend()?;
         nodes_ready(&env).await
