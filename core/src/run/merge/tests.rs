@@ -382,8 +382,8 @@ fn large_results_of_many_pods_are_merged_one_by_one_into_an_account_that_is_boun
 fn hours_of_many_pods_are_merged_without_their_series_if_these_are_too_many() {
     let mut merging = Merging::new(64);
     for index in 0..64 {
-        let mut pod = pod_result(&format!("p-{index:02}"), 1000, 17_000.0, 100);
-        (pod.per_second, pod.due_per_second) = (vec![40_000; 17_000], vec![40_000; 17_000]);
+        let mut pod = pod_result(&format!("p-{index:02}"), 1000, 5200.0, 100);
+        (pod.per_second, pod.due_per_second) = (vec![10_u64.pow(18); 5200], vec![10_u64.pow(18); 5200]);
         pod.schedule = Some(ScheduleRecord { answered_in_time: Some(0.5), ..ScheduleRecord::default() });
         pod.schedule_lag = pod.operations[0].histogram.clone();
         merging.add(pod);
