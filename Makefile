@@ -151,6 +151,8 @@ check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Fo
 	$(TOOLS)/bin/cargo-deny --locked check bans licenses sources
 	release/check-versions
 	release/check-versions-test
+	release/check-support
+	release/check-support-test
 	$(TOOLS)/bin/actionlint .github/workflows/*.yaml examples/ci/engine-pull-request.yaml
 	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
