@@ -48,7 +48,7 @@ fn base_60_quoted(yaml: &str) -> String {
 fn chart_template(yaml: &str) -> String {
     let annotated = yaml.replacen(
         "metadata:\n",
-        "metadata:\n  annotations:\n    {{- if .Values.crds.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}\n    dragstrip.dev/chart: {{ .Chart.Name }}-{{ .Chart.Version }}\n",
+        "metadata:\n  annotations:\n    {{- if .Values.crds.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}\n    dragstrip.dev/chart: {{ .Chart.Name }}-{{ .Chart.Version }}\n  labels:\n    {{- include \"dragstrip.labels\" . | nindent 4 }}\n",
         1,
     );
     format!("{{{{- if .Values.crds.install }}}}\n{annotated}{{{{- end }}}}\n")

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
+import { parseAllDocuments } from "yaml";
 
 const CHART = fileURLToPath(new URL("../../../charts/dragstrip", import.meta.url));
 const file = (name: string): string => `${CHART}/${name}`;
@@ -22,6 +23,37 @@ function refusal(setting: string): string {
   }
   throw new Error(`helm takes ${setting}`);
 }
+
+/** Everything that the chart can make, and a label for all of it. */
+const EVERYTHING = [
+  "--set", "replicas=2,networkPolicy.enabled=true,monitors.enabled=true,alerts.enabled=true,dashboards.enabled=true",
+  "--set", "dashboards.grafanaOperator.enabled=true,monitors.dragonfly[0]=fly,commonLabels.team=speed",
+  "--set-string", "prices=instance_type\\,usd_per_hour",
+];
+
+interface Value { [key: string]: unknown }
+const child = (value: unknown, key: string): Value => ((value as Value | undefined)?.[key] ?? {}) as Value;
+
+/** The objects of a rendered chart; a key that stands twice in a map is an error. */
+const objects = (text: string): Value[] =>
+  parseAllDocuments(text, { uniqueKeys: true }).flatMap((document) => {
+    assert.deepEqual(document.errors, []);
+    const object = document.toJS() as Value | null;
+    return object === null ? [] : [object];
+  });
+
+const ofKind = (text: string, kind: string): Value[] => objects(text).filter((object) => object.kind === kind);
+
+/** The only object of a kind. */
+function only(text: string, kind: string): Value {
+  const found = ofKind(text, kind);
+  assert.equal(found.length, 1, `${String(found.length)} objects of kind ${kind}`);
+  return found[0] ?? {};
+}
+
+/** The spec of a pod, or of the pods of a Deployment. */
+const podSpec = (object: Value): Value =>
+  object.kind === "Pod" ? child(object, "spec") : child(child(child(object, "spec"), "template"), "spec");
 
 /** Kind and name of each object, CRDs and dashboards left out. */
 const names = (text: string): string[] =>
@@ -48,13 +80,18 @@ void test("a value that is misspelt, of the wrong type or unknown is refused wit
     ['dashboards.grafanaOperator={"enable":true}', /grafanaOperator[\s\S]*enable/],
     ['crds={"keeep":true}', /crds[\s\S]*keeep/],
     ['podLabels={"a":1}', /podLabels/],
+    ['podLabels={"app.kubernetes.io/name":"x"}', /podLabels/],
+    ['podUser="Any"', /podUser/],
+    ['image.registry="https://registry.example.com"', /registry/],
+    ['service={"annotation":{}}', /service[\s\S]*annotation/],
+    ['monitors.scrapeTimeout="10"', /scrapeTimeout/],
     ['commonLabels={"app.kubernetes.io/name":"x"}', /commonLabels/],
   ];
   for (const [setting, place] of cases) assert.match(refusal(setting), place, setting);
 });
 
 void test("the values that come with the chart are taken for every version of Kubernetes", () => {
-  for (const kubernetes of ["1.31.0", "1.32.0", "1.33.0", "1.34.0", "1.35.0"]) {
+  for (const kubernetes of ["1.31.0", "1.32.0", "1.33.0", "1.34.0", "1.35.0", "1.36.0", "1.37.0"]) {
     for (const values of ["values.yaml", "values-eks.yaml", "values-dev.yaml"]) {
       assert.match(rendered(["--values", file(values)], "dragstrip", kubernetes), /^kind: Deployment$/m);
     }
@@ -119,4 +156,112 @@ void test("a digest counts instead of the tag, and pull secrets reach the pods o
   const text = rendered(["--set", `image.digests.runner=${digest},image.pullSecrets[0].name=registry`]);
   assert.ok(text.includes(`value: dragstrip.dev/runner@${digest}`));
   assert.match(text, /DRAGSTRIP_IMAGE_PULL_SECRETS\n\s+value: registry$/m);
+});
+
+void test("helm test deletes its ServiceAccount and its roles, however it ends", () => {
+  const hooks = objects(rendered(["--show-only", "templates/tests/doctor.yaml"]));
+  assert.equal(hooks.length, 6);
+  for (const hook of hooks) {
+    const policy = String(child(child(hook, "metadata"), "annotations")["helm.sh/hook-delete-policy"]);
+    // Helm reads the pod's log after the tests: it stays until the next one.
+    const deleted = hook.kind === "Pod" ? ["before-hook-creation"] : ["before-hook-creation", "hook-succeeded", "hook-failed"];
+    assert.deepEqual(policy.split(","), deleted, String(hook.kind));
+  }
+});
+
+void test("commonLabels are on every object and in every pod, and no key stands twice", () => {
+  const text = rendered([...EVERYTHING, "--set", "podLabels.team=pods,monitors.labels.team=monitors,podLabels.tier=one"]);
+  const labels = (object: Value): Value => child(child(object, "metadata"), "labels");
+  for (const object of objects(text)) {
+    const team = ["ServiceMonitor", "PodMonitor", "PrometheusRule"].includes(String(object.kind)) ? "monitors" : "speed";
+    assert.equal(labels(object).team, team, `${String(object.kind)} ${String(child(object, "metadata").name)}`);
+    assert.equal(labels(object)["app.kubernetes.io/instance"], "dragstrip", String(object.kind));
+  }
+  const pods = labels(child(child(only(text, "Deployment"), "spec"), "template"));
+  assert.deepEqual([pods.team, pods.tier, pods["app.kubernetes.io/component"]], ["pods", "one", "operator"]);
+  assert.equal(labels(only(text, "Pod"))["app.kubernetes.io/component"], "test", "the Service selects the pod of helm test");
+});
+
+void test("the chart is rendered the same twice, so that a GitOps tool sees no drift", () => {
+  assert.equal(rendered(EVERYTHING), rendered(EVERYTHING));
+});
+
+void test("one value moves every image to another registry, and keeps paths, tags and digests", () => {
+  const digest = `sha256:${"b".repeat(64)}`;
+  const text = rendered(["--set", `image.registry=registry.example.com:5000/mirror/,image.digests.bullmq=${digest}`]);
+  const named = [...text.matchAll(/(?:image|value): (\S*registry\.example\.com\S*)/g)].map(([, name]) => name ?? "");
+  const mirror = "registry.example.com:5000/mirror";
+  const version = /^appVersion: (\S+)$/m.exec(execFileSync("cat", [file("Chart.yaml")], { encoding: "utf8" }))?.[1] ?? "";
+  assert.deepEqual([...new Set(named)].sort(), [
+    mirror,
+    `${mirror}/bullmq@${digest}`,
+    `${mirror}/operator:${version}`,
+    `${mirror}/redislabs/memtier_benchmark:2.3.0`,
+    `${mirror}/runner:${version}`,
+  ]);
+  assert.doesNotMatch(text, /(image|value): (docker\.io|dragstrip\.dev)\//);
+});
+
+void test("on OpenShift the pods name no user, elsewhere they do, and a value decides otherwise", () => {
+  const users = (values: string[]): unknown[] => {
+    const text = rendered(values);
+    const pods = [only(text, "Deployment"), only(text, "Pod")].map(podSpec);
+    for (const pod of pods) assert.equal(child(pod, "securityContext").runAsNonRoot, true);
+    const operator = JSON.stringify(pods[0]).includes("DRAGSTRIP_PLATFORM_USER");
+    return [...pods.map((pod) => child(pod, "securityContext").runAsUser), operator];
+  };
+  const openshift = ["--api-versions", "security.openshift.io/v1"];
+  const [fixed, platform] = [[65532, 65532, false], [undefined, undefined, true]];
+  assert.deepEqual(users([]), fixed);
+  assert.deepEqual(users(openshift), platform);
+  assert.deepEqual(users(["--set", "podUser=Platform"]), platform);
+  assert.deepEqual(users([...openshift, "--set", "podUser=Fixed"]), fixed);
+});
+
+void test("annotations, DNS and the system of the nodes are those of the values", () => {
+  const text = rendered([
+    "--set", "deploymentAnnotations.a=deployment,service.annotations.a=service,dnsPolicy=None,nodeSelector.pool=system",
+    "--set", "dnsConfig.nameservers[0]=10.0.0.10",
+  ]);
+  const annotations = (object: Value): unknown => child(child(object, "metadata"), "annotations").a;
+  const deployment = only(text, "Deployment");
+  assert.deepEqual([annotations(deployment), annotations(only(text, "Service"))], ["deployment", "service"]);
+  const pod = podSpec(deployment);
+  assert.deepEqual([pod.dnsPolicy, pod.dnsConfig], ["None", { nameservers: ["10.0.0.10"] }]);
+  for (const one of [pod, podSpec(only(text, "Pod"))]) {
+    assert.deepEqual(one.nodeSelector, { "kubernetes.io/os": "linux", pool: "system" });
+  }
+});
+
+void test("scrape timeout and relabelings reach every endpoint, beside the chart's own", () => {
+  const rule = { action: "labeldrop", regex: "pod" };
+  const text = rendered([
+    ...EVERYTHING, "--set", "monitors.scrapeTimeout=10s",
+    "--set-json", `monitors.relabelings=[${JSON.stringify(rule)}]`, "--set-json", `monitors.metricRelabelings=[${JSON.stringify(rule)}]`,
+  ]);
+  const endpoints = [...ofKind(text, "ServiceMonitor"), ...ofKind(text, "PodMonitor")].flatMap((monitor) => {
+    const spec = child(monitor, "spec");
+    return (spec.endpoints ?? spec.podMetricsEndpoints) as Value[];
+  });
+  assert.equal(endpoints.length, 4);
+  for (const endpoint of endpoints) {
+    assert.deepEqual((endpoint.relabelings as Value[]).at(-1), rule);
+    assert.deepEqual(endpoint.metricRelabelings, [rule]);
+  }
+  assert.deepEqual(endpoints.map((endpoint) => endpoint.scrapeTimeout), ["10s", undefined, undefined, undefined]);
+  const datastores = endpoints.filter((endpoint) => JSON.stringify(endpoint).includes('"targetLabel":"datastore"'));
+  assert.equal(datastores.length, 2, "the servers' series name their Datastore");
+});
+
+void test("alerts name the namespace and the operator of their release", () => {
+  const text = rendered(["--set", "alerts.enabled=true", "--show-only", "templates/monitors.yaml"], "second");
+  assert.match(text, /kubectl -n races logs deploy\/second-dragstrip-operator/);
+  assert.match(text, /ServiceMonitor second-dragstrip-operator/);
+  assert.doesNotMatch(text, /dragstrip-system|[^-]dragstrip-operator/);
+});
+
+void test("on EKS the operator reaches clients and servers on the network of their nodes", () => {
+  const policy = only(rendered(["--values", file("values-eks.yaml")]), "NetworkPolicy");
+  const rules = (child(policy, "spec").egress as Value[]).filter((rule) => JSON.stringify(rule).includes("ipBlock"));
+  assert.deepEqual(rules, [{ ports: [{ port: 9181 }, { port: 9180 }], to: [{ ipBlock: { cidr: "192.168.0.0/16" } }] }]);
 });

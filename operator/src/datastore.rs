@@ -124,7 +124,7 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     } else {
         validate::validate(datastore, &fetched.nodes) // pure
     };
-    let validated = match validated {
+    let mut validated = match validated {
         Ok(validated) => validated,
         Err(invalid) => {
             let finding = Finding::no(READY, invalid.reason, invalid.to_string());
@@ -132,10 +132,13 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
+    if datastore.spec.image.is_none() {
+        validated.image = ctx.settings.in_registry(&validated.image);
+    }
     let key = ctx.settings.verifying_key.as_ref();
     let mut resources = build::build(&validated, &ctx.settings.runner_image, key); // pure
     if let Some(pod) = resources.stateful_set.spec.as_mut().and_then(|set| set.template.spec.as_mut()) {
-        ctx.settings.pull(pod); // pure
+        ctx.settings.adapt(pod); // pure
     }
     // client
     match Box::pin(apply::apply(ctx, &validated, &fetched, resources)).await? {

@@ -27,6 +27,12 @@ pub struct Settings {
     /// Pull secrets for the pods of runs and Datastores, separated by commas.
     #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_SECRETS", value_delimiter = ',')]
     pub image_pull_secrets: Vec<String>,
+    /// Registry of the engines' default images, instead of their own, such as registry.example.com/mirror.
+    #[arg(long, env = "DRAGSTRIP_IMAGE_REGISTRY")]
+    pub image_registry: Option<String>,
+    /// Leave the user, group and fsGroup of pods to the platform, as OpenShift requires.
+    #[arg(long, env = "DRAGSTRIP_PLATFORM_USER")]
+    pub platform_user: bool,
     /// The operator's namespace, in which it stores the Leases of nodes.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     pub namespace: String,
@@ -54,9 +60,18 @@ impl Settings {
         if self.own_namespace_only { Scope::Namespace(self.namespace.clone()) } else { Scope::Cluster }
     }
 
-    /// Sets the release's pull policy for the release's images in `pod`, and adds the release's
-    /// pull secrets. Changes nothing if the release sets neither.
-    pub fn pull(&self, pod: &mut PodSpec) {
+    /// `image`, an engine's default, in the release's registry.
+    pub fn in_registry(&self, image: &str) -> String {
+        let mirrored = self.image_registry.as_ref().zip(image.split_once('/'));
+        mirrored.map_or_else(|| image.to_owned(), |(registry, (_, path))| format!("{registry}/{path}"))
+    }
+
+    /// Sets the release's pull policy for the release's images in `pod`, adds the release's pull secrets, and
+    /// removes the user if the platform chooses it. Changes nothing if the release sets none of these.
+    pub fn adapt(&self, pod: &mut PodSpec) {
+        if let Some(security) = pod.security_context.as_mut().filter(|_| self.platform_user) {
+            (security.run_as_user, security.run_as_group, security.fs_group) = (None, None, None);
+        }
         let images = [&self.runner_image, &self.memtier_image, &self.bullmq_image];
         let containers = pod.containers.iter_mut().chain(pod.init_containers.iter_mut().flatten());
         for container in
@@ -110,11 +125,12 @@ pub(crate) mod tests {
         let before: PodSpec = serde_json::from_value(json!({
             "initContainers": [{"name": "observer", "image": "example.com/runner:1"}],
             "containers": [{"name": "server", "image": "docker.io/redis:8"}],
-            "imagePullSecrets": [{"name": "own"}]
+            "imagePullSecrets": [{"name": "own"}],
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 999, "runAsGroup": 999, "fsGroup": 999}
         }))
         .unwrap();
         let mut after = before.clone();
-        settings(more).pull(&mut after);
+        settings(more).adapt(&mut after);
         (before, after)
     }
 
@@ -122,6 +138,22 @@ pub(crate) mod tests {
     fn without_settings_a_pod_stays_as_it_is() {
         let (before, after) = pulled(&[]);
         assert_eq!(before, after, "an upgrade must not change a template");
+    }
+
+    #[test]
+    fn where_the_platform_chooses_users_a_pod_names_none_and_is_still_not_root() {
+        let (before, pod) = pulled(&["--platform-user"]);
+        let security = serde_json::to_value(pod.security_context).unwrap();
+        assert_eq!(security, json!({"runAsNonRoot": true}));
+        assert_eq!((pod.containers, pod.init_containers), (before.containers, before.init_containers));
+    }
+
+    #[test]
+    fn the_release_s_registry_replaces_that_of_an_engines_image_and_keeps_its_path() {
+        let mirror = settings(&["--image-registry=registry.example.com:5000/mirror"]);
+        let image = "docker.io/valkey/valkey:9.1";
+        assert_eq!(mirror.in_registry(image), "registry.example.com:5000/mirror/valkey/valkey:9.1");
+        assert_eq!(settings(&[]).in_registry(image), image);
     }
 
     #[test]

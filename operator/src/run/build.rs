@@ -155,7 +155,7 @@ pub fn job(
     let value = attempt.point.as_ref().and_then(|point| point.value);
     let value = value.map(|value| (labels::SEARCH_VALUE.to_owned(), value.to_string()));
     let mut pod = pod::client_pod(run, attempt, target, turn, settings)?;
-    settings.pull(&mut pod);
+    settings.adapt(&mut pod);
     let pods = i32::try_from(attempt.pods).unwrap_or(i32::MAX);
     Ok(Job {
         metadata: ObjectMeta {

@@ -66,6 +66,9 @@ pub struct NodeRecord {
     /// What each source says about its placement group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRecord>,
+    /// Its place in EC2's network by its labels, the widest layer first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_layers: Vec<String>,
     /// CPU that it has for pods, in thousandths.
     pub allocatable_millicpus: Option<u64>,
     /// Its network's baseline bandwidth in megabits per second, by Karpenter's label or the

@@ -178,6 +178,9 @@ fn record(name: String, node: Option<&Node>, prices: &Prices) -> NodeRecord {
         instance_type: facts.and_then(|facts| facts.instance_type),
         boot_id: system.map(|system| system.boot_id.clone()).filter(|id| !id.is_empty()),
         groups: node.map(groups).unwrap_or_default(),
+        network_layers: node
+            .map(|node| labels::NETWORK_LAYERS.iter().map_while(|key| node.labels().get(*key).cloned()).collect())
+            .unwrap_or_default(),
         allocatable_millicpus: millicpus.filter(|cpus| *cpus > 0),
         network_megabits_per_second: node.and_then(|node| bandwidth(node, prices)),
         name,
@@ -253,6 +256,10 @@ mod tests {
             [(GroupEvidence::KarpenterLabel, Some("pg-1")), (GroupEvidence::Label, Some("fast"))]
         );
         assert_eq!((both.allocatable_millicpus, both.network_megabits_per_second), (Some(7910), Some(3125)));
+        assert!(both.network_layers.is_empty(), "no label is no layer: {both:?}");
+        let placed = of(json!({"topology.k8s.aws/network-node-layer-1": "nn-a", "topology.k8s.aws/network-node-layer-2": "nn-b",
+            "topology.k8s.aws/network-node-layer-3": "nn-c"}));
+        assert_eq!(placed.network_layers, ["nn-a", "nn-b", "nn-c"]);
         let karpenter = of(json!({"karpenter.k8s.aws/instance-network-bandwidth": "12500",
             "node.kubernetes.io/instance-type": "c7i.2xlarge"}));
         assert_eq!(karpenter.network_megabits_per_second, Some(12_500), "the label counts before the table");

@@ -195,7 +195,20 @@ fn same_group(nodes: &[&NodeRecord]) -> Placed {
         },
     ];
     let remedy = "label the nodes with dragstrip.dev/placement-group=GROUP";
-    same(CheckName::SamePlacementGroup, nodes, &sources, remedy)
+    let mut placed = same(CheckName::SamePlacementGroup, nodes, &sources, remedy);
+    placed.message.push_str(&shared_layers(nodes));
+    placed
+}
+
+/// How many layers of EC2's network all `nodes` share, as a part of a message; empty if a node has no labels.
+fn shared_layers(nodes: &[&NodeRecord]) -> String {
+    let layers = nodes.iter().map(|node| node.network_layers.len()).min().unwrap_or_default();
+    let is_shared = |layer: &usize| {
+        nodes.windows(2).all(|pair| pair[0].network_layers.get(*layer) == pair[1].network_layers.get(*layer))
+    };
+    let shared = (0..layers).take_while(is_shared).count();
+    if layers == 0 { return String::new() }
+    format!("; they share {shared} of {layers} layers of EC2's network (labels topology.k8s.aws/network-node-layer-*)")
 }
 
 /// The sum over all machines: one that has several nodes counts once.

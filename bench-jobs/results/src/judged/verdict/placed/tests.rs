@@ -114,6 +114,31 @@ fn one_group_is_known_by_the_strongest_evidence_that_all_nodes_have() {
 }
 
 #[test]
+fn how_near_the_nodes_are_in_the_network_is_said_where_all_have_the_labels() {
+    let placed = |layers: [&[&str]; 2]| {
+        let mut nodes = vec![node("s1", true), node("c1", false)];
+        for (node, layers) in nodes.iter_mut().zip(layers) {
+            node.network_layers = layers.iter().map(|&layer| layer.to_owned()).collect();
+        }
+        of_nodes(&nodes, None).into_iter().find(|one| one.check == CheckName::SamePlacementGroup).unwrap()
+    };
+    for (layers, words) in [
+        ([&["a", "b", "c"][..], &["a", "b", "c"]], Some("they share 3 of 3 layers")),
+        ([&["a", "b", "c"], &["a", "b", "d"]], Some("they share 2 of 3 layers")),
+        ([&["a", "b", "c"], &["d", "b", "c"]], Some("they share 0 of 3 layers")),
+        ([&["a", "b", "c"], &[]], None),
+        ([&[], &[]], None),
+    ] {
+        let placed = placed(layers);
+        assert_eq!(placed.holds, Some(true), "layers are evidence and decide nothing: {layers:?}");
+        match words {
+            Some(words) => assert!(placed.message.contains(words), "{layers:?}: {}", placed.message),
+            None => assert!(!placed.message.contains("layers"), "{layers:?}: {}", placed.message),
+        }
+    }
+}
+
+#[test]
 fn clients_are_stronger_with_more_cpus_and_no_less_network() {
     let network: Spoil = |n| {
         for n in n.iter_mut() {
