@@ -138,7 +138,7 @@ format: ## Format the code
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
-check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows
+check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows, what a release is made of
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
@@ -153,8 +153,12 @@ check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Fo
 	release/check-versions-test
 	release/check-support
 	release/check-support-test
+	release/check-supply-chain
+	release/check-supply-chain-test
+	release/try-published-test
+	testbed/kind-test
 	$(TOOLS)/bin/actionlint .github/workflows/*.yaml examples/ci/engine-pull-request.yaml
-	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs charts cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
@@ -247,12 +251,12 @@ published-smoke: install ## Run small versions of the published benchmarks and p
 	$(CLUSTER_ENV); testbed/published-smoke $(DIST)/bin/dragstrip $(PUBLISHED)
 
 .PHONY: test
-test: test-unit test-report-page test-eks test-e2e test-dashboards ## Run all tests except those of test-long
+test: test-unit test-report-page test-eks test-chart test-e2e test-dashboards ## Run all tests except those of test-long
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
 # need a machine without other load. Patterns match a test's path.
 E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: \
-  faults::outages:: faults::two_operators:: faults::undecodable:: install::upgrade:: install::releases:: \
+  faults::outages:: faults::two_operators:: faults::undecodable:: install::upgrade:: install::releases:: install::openshift:: \
   clients::a_repetition_that_lost turns::no_lease_is_released identity::an_edit_of_a_datastore \
   identity::a_server_whose_pod_was_recreated refusals::a_namespace_with_quotas loadgen::a_stalled_server loadgen::batches \
   findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster \
@@ -301,6 +305,10 @@ test-eks: cluster build ## Check deploy/eks with a real API server, and the flag
 	cargo test --quiet $(DEV) --test eks --no-run
 	$(CLUSTER_ENV); DRAGSTRIP_OPERATOR=$(DIST)/operator/dragstrip-operator \
 	  testbed/without-kubelets cargo test $(DEV) --test eks
+
+.PHONY: test-chart
+test-chart: ## Install the chart on a real API server over what others left behind, and apply it twice (half a minute)
+	testbed/without-kubelets charts/test-install
 
 SPECS ?= 400
 SEED ?= 1
@@ -406,6 +414,7 @@ release-build: release-tools ## Build a complete release for amd64 and arm64 int
 	release/test-programs $(RELEASE_PROGRAMS) arm64
 	release/build $(RELEASE_PROGRAMS) $(RELEASE)
 	release/test-files $(RELEASE)
+	release/test-local $(RELEASE)
 
 .PHONY: release-dry-run
 release-dry-run: release-build ## Build a release, start its programs, and print what a hosted run would push and sign

@@ -1,10 +1,14 @@
 # shellcheck shell=bash
 # The files of a release besides images: chart, manifest, krew manifest, bills of materials.
 
-# The chart names the images where the release puts them.
+# The chart names the images where the release puts them, by digest: a tag may move.
 package_chart() {
+  local image
   say "packaging the chart"
   cp -R charts/dragstrip "$WORK/dragstrip"
+  for image in "${IMAGES[@]}"; do
+    sed -i -E "/^  digests:/,/^  [a-z]/s#^    $image: \"\"#    $image: $(archived_digest "$image")#" "$WORK/dragstrip/values.yaml"
+  done
   sed -i -E "s#dragstrip\.dev/($(IFS='|' && echo "${IMAGES[*]}"))#$REGISTRY/\1#" "$WORK"/dragstrip/{values,Chart}.yaml
   quietly "$LOGS_BUILD/release-chart.log" "$HELM" package "$WORK/dragstrip" --destination "$OUT"
 }
@@ -19,6 +23,13 @@ static_manifest() {
     "$HELM" template dragstrip "$OUT/$(chart_archive)" --namespace dragstrip-system --kube-version "$oldest" \
       --api-versions admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy --no-hooks --skip-tests
   } >"$OUT/install.yaml"
+}
+
+# The quickstart with the engines' official images instead of the testbed's, and for one node, which is what
+# `kind create cluster` makes.
+quickstart() {
+  sed -E -e '/dragstrip\.dev\/testbed/d' -e '/^# The images are/,/^[^#]/{/^#/d}' \
+    -e 's#examples/##' -e 's/^  run:$/&\n    clients: {shareServerNode: true}/' examples/quickstart.yaml >"$OUT/quickstart.yaml"
 }
 
 # krew_platform OS ARCHITECTURE ARCHIVE

@@ -10,18 +10,18 @@ containerfile_of() {
   esac
 }
 
-# base_of IMAGE: what its Containerfile stands on; nothing for an empty one.
-base_of() { sed -nE '/^FROM +scratch/d; s/^FROM +([^ ]+).*/\1/p' "$(containerfile_of "$1")"; }
+# base_of IMAGE: what its Containerfile stands on, and the digest of that; nothing for an empty one.
+base_of() { sed -nE '/^FROM +scratch/d; s/^FROM +([^ @]+)@(sha256:[0-9a-f]{64}).*/\1 \2/p' "$(containerfile_of "$1")"; }
 
-# resolve_base BASE: keeps the digest that its registry has for all architectures
-# together, or an empty one where no registry answers.
+# resolve_base BASE DIGEST: keeps the digest, which is that of all architectures together,
+# or an empty one where no registry answers.
 resolve_base() {
-  local base=$1 listing=$WORK/base
+  local base=$1 digest=$2
   [[ ! -v BASE_DIGESTS[$base] ]] || return 0
   BASE_DIGESTS[$base]=
-  if timeout 60 skopeo inspect --raw "docker://$base" >"$listing" 2>"$WORK/base.log"; then
-    BASE_DIGESTS[$base]=sha256:$(sha256sum <"$listing" | cut -d' ' -f1)
-    say "$base is ${BASE_DIGESTS[$base]}"
+  if timeout 60 skopeo inspect --raw "docker://${base%:*}@$digest" >/dev/null 2>"$WORK/base.log"; then
+    BASE_DIGESTS[$base]=$digest
+    say "$base is $digest"
   else
     say "$base: no registry answers ($(tail -c 120 "$WORK/base.log" | tr '\n' ' ')): a stand-in is made, not to be published"
   fi
@@ -71,10 +71,10 @@ make_foreign_node() {
 
 # build_for IMAGE ARCHITECTURE LIST: adds the image of one architecture to the list.
 build_for() {
-  local image=$1 architecture=$2 list=$3 base pull=(--pull-never) annotations=()
-  base=$(base_of "$image")
+  local image=$1 architecture=$2 list=$3 base digest pull=(--pull-never) annotations=()
+  read -r base digest < <(base_of "$image") || true # an image of programs alone has none
   if [[ -n $base ]]; then
-    resolve_base "$base"
+    resolve_base "$base" "$digest"
     if [[ -n ${BASE_DIGESTS[$base]} ]]; then
       pull=(--pull-always --from "${base%:*}@${BASE_DIGESTS[$base]}")
       annotations=(--annotation "org.opencontainers.image.base.name=$base"

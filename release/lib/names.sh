@@ -13,4 +13,8 @@ image_reference() { echo "$REGISTRY/$1:$VERSION"; }
 # image_archive IMAGE: its file, an OCI layout of all architectures.
 image_archive() { echo "dragstrip-$1-$VERSION.oci.tar"; }
 
+# archived_digest IMAGE: digest of the archive's top manifest, the index over all architectures. Pushed as it
+# is (--preserve-digests), the image has the same one in every registry.
+archived_digest() { echo "sha256:$(skopeo inspect --raw "oci-archive:$OUT/$(image_archive "$1")" | sha256sum | cut -d' ' -f1)"; }
+
 chart_archive() { echo "dragstrip-$VERSION.tgz"; }

@@ -10,8 +10,10 @@ HELM_VERSION=$(module_version helm.sh/helm/v3)
 readonly KUBERNETES_VERSION COREDNS_VERSION HELM_VERSION
 
 readonly CACHE=${DRAGSTRIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/dragstrip}/testbed
-readonly STATE=${DRAGSTRIP_STATE:-/var/lib/dragstrip-testbed}
 readonly CLUSTER=${CLUSTER:-local}
+# kind keeps its own state; only its kubeconfig is here, and its user need not be root.
+if [[ $CLUSTER == kind ]]; then STATE=${DRAGSTRIP_STATE:-$CACHE/kind}; else STATE=${DRAGSTRIP_STATE:-/var/lib/dragstrip-testbed}; fi
+readonly STATE
 
 readonly BIN=$CACHE/bin
 readonly PIDS=$STATE/pids
@@ -159,7 +161,8 @@ require_commands() {
 # call `up` together would otherwise start everything twice.
 lock() {
   local file=/run/lock/dragstrip-testbed-$1.lock
-  mkdir -p /run/lock
+  ((EUID == 0)) || file=$CACHE/$1.lock
+  mkdir -p "$(dirname "$file")"
   exec 9>"$file"
   flock --nonblock 9 && return
   say "waiting for another testbed command to finish ($file)"

@@ -80,7 +80,8 @@ start_apiserver() {
     --requestheader-extra-headers-prefix X-Remote-Extra- \
     --proxy-client-cert-file "$PKI/front-proxy-client.crt" --proxy-client-key-file "$PKI/front-proxy-client.key" \
     --service-cluster-ip-range "$SERVICE_RANGE" --authorization-mode Node,RBAC \
-    --enable-admission-plugins NodeRestriction --allow-privileged "$@"
+    --enable-admission-plugins NodeRestriction --allow-privileged \
+    --feature-gates MutatingAdmissionPolicy=true --runtime-config admissionregistration.k8s.io/v1beta1=true "$@"
 }
 
 # start_controller_manager [OPTION...]

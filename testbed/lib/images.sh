@@ -47,14 +47,18 @@ pull() {
 
 ended() { ! kill -0 "$1"; }
 
-# make_base IMAGE: under its public name, from packages where it cannot be pulled.
+# make_base IMAGE [DIGEST]: under its public name, from packages where it cannot be pulled.
 make_base() {
-  local image=$1
+  local image=$1 public=$1
+  [[ -z ${2:-} ]] || public=${image%:*}@$2
   if builder inspect --type image "$image" >/dev/null 2>&1; then return; fi
   require_disk "$CACHE"
-  say "pulling $image"
+  say "pulling $public"
   mkdir -p "$LOGS_BUILD"
-  if (pull "$image") >"$LOGS_BUILD/pull.log" 2>&1; then return; fi
+  if (pull "$public") >"$LOGS_BUILD/pull.log" 2>&1; then
+    [[ $public == "$image" ]] || builder tag "$public" "$image"
+    return
+  fi
   case $image in
   */node:*) make_node "$image" ;;
   *) make_debian "$image" ;;
@@ -109,18 +113,41 @@ import_base() {
   builder commit --quiet --rm "$container" "$1" >/dev/null
 }
 
+# docker_image NAME CONTAINERFILE CONTEXT: into kind's nodes. Who has kind has docker, and need not be root.
+docker_image() {
+  require_kind
+  say "building image $1 and loading it into kind"
+  mkdir -p "$LOGS_BUILD"
+  quietly "$LOGS_BUILD/image.log" docker build --tag "$1" --file "$2" "$3"
+  quietly "$LOGS_BUILD/image.log" kind load docker-image --name dragstrip "$1"
+}
+
+# provide_image NAME CONTAINERFILE CONTEXT: builds an image and loads it into the cluster of the current mode.
+provide_image() {
+  if [[ $CLUSTER == kind ]]; then
+    docker_image "$@"
+  else
+    build_image "$@"
+    load_archive "$(archive_of "$1")"
+  fi
+}
+
 # build_image NAME CONTAINERFILE CONTEXT: into the archive of that name.
 build_image() {
-  local name=$1 containerfile=$2 context=$3 archive inputs base
+  local name=$1 containerfile=$2 context=$3 archive inputs base digest from=()
   [[ -r $containerfile ]] || die "no such Containerfile: $containerfile"
   [[ -d $context ]] || die "no such context directory: $context"
   archive=$(archive_of "$name")
   inputs=$(hash_inputs "$containerfile" "$context")
   if [[ -s $archive && $(cat "$archive.inputs" 2>/dev/null) == "$inputs" ]]; then return; fi
   mkdir -p "$ARCHIVES" "$LOGS_BUILD"
-  while read -r base; do make_base "$base"; done < <(sed -nE 's#^FROM +(docker.io/library/(debian:[a-z]+|node:[0-9]+)-slim).*#\1#p' "$containerfile")
+  # A stand-in has another digest than the one in the file: the base is named here, without it.
+  while read -r base digest; do
+    make_base "$base" "$digest"
+    from=(--from "$base")
+  done < <(sed -nE 's#^FROM +(docker.io/library/(debian:[a-z]+|node:[0-9]+)-slim)(@(sha256:[0-9a-f]{64}))?.*#\1 \4#p' "$containerfile")
   say "building image $name"
-  quietly "$LOGS_BUILD/image.log" builder bud --isolation chroot --pull-never --timestamp 0 --tag "$name" \
+  quietly "$LOGS_BUILD/image.log" builder bud --isolation chroot --pull-never --timestamp 0 "${from[@]}" --tag "$name" \
     --file "$containerfile" "$context"
   rm -f "$archive"
   quietly "$LOGS_BUILD/image.log" builder push "$name" "docker-archive:$archive.new:$name"
@@ -138,6 +165,9 @@ load_into() {
   wanted=$(stat -c '%s %Y' "$archive")
   if [[ -n $(image_digest "$node" "$name") && $(cat "$record" 2>/dev/null) == "$wanted $(image_digest "$node" "$name")" ]]; then return; fi
   ctr_node "$node" images import --snapshotter overlayfs "$archive" >/dev/null
+  # A release's chart names its images by digest, under which a pull would have stored them.
+  [[ $(transport_of "$archive") != oci-archive ]] ||
+    ctr_node "$node" images tag --force "$name" "${name%:*}@$(image_digest "$node" "$name")" >/dev/null
   mkdir -p "$(dirname "$record")"
   echo "$wanted $(image_digest "$node" "$name")" >"$record"
   say "loaded $name into $(node_name "$node")"
@@ -192,13 +222,13 @@ load_archive() {
   for job in "${jobs[@]}"; do wait "$job" || die "could not load $archive: see above"; done
 }
 
-# build_program_image NAME PROGRAM ENTRYPOINT: a static program in an empty image.
+# build_program_image NAME PROGRAM [build_image|provide_image]: a static program in an empty image.
 build_program_image() {
-  local name=$1 program=$2 context
+  local name=$1 program=$2 build=${3:-build_image} context
   context=$(mktemp -d)
   cp "$program" "$context/$(basename "$program")"
   printf 'FROM scratch\nCOPY %s /\nENTRYPOINT ["/%s"]\n' "$(basename "$program")" "$(basename "$program")" >"$context.Containerfile"
-  build_image "$name" "$context.Containerfile" "$context"
+  "$build" "$name" "$context.Containerfile" "$context"
   rm -rf "$context" "$context.Containerfile"
 }
 
@@ -222,6 +252,5 @@ build_testbed_image() {
     mkdir -p "$context"
     quietly "$LOGS_BUILD/prepare-$(basename "$directory").log" "$directory/prepare" "$context"
   fi
-  build_image "$name" "$directory/Containerfile" "$context"
-  load_archive "$(archive_of "$name")"
+  provide_image "$name" "$directory/Containerfile" "$context"
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod chart;
 pub mod cli;
+mod openshift;
 mod permissions;
 mod releases;
 mod secrets;

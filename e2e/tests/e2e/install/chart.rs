@@ -1,7 +1,7 @@
 //! What the chart makes, as the apiserver takes it, and its test.
 
 use anyhow::{Result, ensure};
-use dragstrip_e2e::{alone, helm, with_namespace};
+use dragstrip_e2e::{alone, helm, kubectl, with_namespace};
 
 #[tokio::test]
 async fn the_apiserver_accepts_everything_that_the_chart_renders() -> Result<()> {
@@ -36,7 +36,7 @@ async fn the_apiserver_accepts_everything_that_the_chart_renders() -> Result<()>
 }
 
 #[tokio::test]
-async fn helm_test_passes() -> Result<()> {
+async fn helm_test_passes_and_leaves_no_rights_behind() -> Result<()> {
     alone("helm-test", |_| async move {
         let reported = helm::test().await?;
         for words in [
@@ -47,6 +47,12 @@ async fn helm_test_passes() -> Result<()> {
             ensure!(reported.contains(words), "doctor does not say {words:?}:\n{reported}");
         }
         ensure!(!reported.contains("FAIL"), "{reported}");
+        let kinds = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
+        let left = ["get", kinds, "--all-namespaces", "--output", "name"];
+        let left = kubectl::must(&left, "").await?;
+        ensure!(left.contains("dragstrip-operator"), "the list lacks the operator's own: {left}");
+        let doctors: Vec<&str> = left.lines().filter(|name| name.ends_with("dragstrip-doctor")).collect();
+        ensure!(doctors.is_empty(), "helm test left {doctors:?}");
         Ok(())
     })
     .await
