@@ -34,7 +34,7 @@ pub async fn in_namespace(namespace: &str, arguments: &[&str]) -> Result<String>
 /// The chart's manifests with `settings` (`--set` of helm), as for a cluster with
 /// Prometheus' operator.
 pub async fn template(settings: &[&str]) -> Result<String> {
-    let mut template = vec!["template", RELEASE, CHART, "--kube-version", "1.34.0"];
+    let mut template = vec!["template", RELEASE, CHART, "--kube-version", "1.37.0"];
     template.extend(["--api-versions", "monitoring.coreos.com/v1"]);
     for setting in settings {
         template.extend(["--set", setting]);

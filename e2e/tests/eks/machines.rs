@@ -52,6 +52,11 @@ fn usual(cpus: u32) -> u32 {
 }
 
 impl Machine {
+    /// Its CPUs, as AWS counts them.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
     /// CPUs that pods may request, in thousandths.
     pub fn allocatable(&self, reserved: Reserved) -> u32 {
         let reserve = match reserved {

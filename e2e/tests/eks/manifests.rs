@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use boon::{Compiler, Schemas};
 use dragstrip_e2e::{helm, kubectl, operator};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 /// A file of the project, by its path in it.
@@ -73,14 +73,73 @@ fn all_machines_for_benchmarks_are_in_one_zone_and_one_placement_group() -> Resu
     Ok(())
 }
 
+/// The objects of a YAML file.
+fn objects(path: &str) -> Result<Vec<Value>> {
+    let text = read(path)?;
+    Ok(serde_yaml::Deserializer::from_str(&text).map(Value::deserialize).collect::<Result<_, _>>()?)
+}
+
+#[test]
+fn karpenter_uses_reserved_machines_before_others_and_clean_up_cancels_those_alone() -> Result<()> {
+    let (documents, page) = (objects("deploy/eks/karpenter.yaml")?, read("docs/eks.md")?);
+    let class = documents.iter().find(|one| one["kind"] == "EC2NodeClass").context("no EC2NodeClass")?;
+    let terms = json!([{"tags": {"dragstrip.dev/placement-group": "dragstrip"}}]);
+    ensure!(class["spec"]["capacityReservationSelectorTerms"] == terms, "reservations stay idle: {class}");
+    ensure!(class["spec"]["placementGroupSelector"] == json!({"name": "dragstrip"}), "another group: {class}");
+    let pools: Vec<&Value> = documents.iter().filter(|one| one["kind"] == "NodePool").collect();
+    ensure!(pools.len() == 2, "not a pool for servers and one for clients");
+    for pool in pools {
+        let requirements = pool["spec"]["template"]["spec"]["requirements"].as_array();
+        let mut requirements = requirements.into_iter().flatten();
+        let capacity = requirements.find(|one| one["key"] == "karpenter.sh/capacity-type");
+        let values = capacity.map(|one| &one["values"]);
+        ensure!(values == Some(&json!(["reserved", "on-demand"])), "{}: {values:?}", pool["metadata"]["name"]);
+    }
+    for words in [
+        "Tags=[{Key=dragstrip.dev/placement-group,Value=dragstrip}]",
+        "--end-date-type limited",
+        "Name=tag:dragstrip.dev/placement-group,Values=dragstrip Name=state,Values=active",
+    ] {
+        ensure!(page.contains(words), "docs/eks.md lacks {words:?}");
+    }
+    let lists = page.matches("describe-capacity-reservations").count();
+    let by_tag = page.matches("--filters Name=tag:dragstrip.dev/placement-group").count();
+    ensure!((lists, by_tag) == (1, 1), "docs/eks.md lists reservations {lists} times, {by_tag} by the tag");
+    Ok(())
+}
+
+#[test]
+fn the_page_requests_as_many_cpus_as_the_first_pair_and_the_system_have() -> Result<()> {
+    let page = read("docs/eks.md")?;
+    let first = page.lines().find(|line| line.starts_with("| Dragonfly")).context("no first pair")?;
+    let named = super::machines::MACHINES.iter().filter(|machine| first.contains(machine.name));
+    let pair: u32 = named.map(super::machines::Machine::cpus).sum();
+    let words = format!("The first pair needs {pair} and the system\n4, so request 128.");
+    ensure!(page.contains(&words), "docs/eks.md does not say {words:?}");
+    ensure!(pair + 4 <= 128, "128 are not enough for {pair} and 4");
+    let system = &node_groups(&cluster()?)[0];
+    ensure!(system["instanceType"] == "m7i.large" && system["desiredCapacity"] == 2, "not 2 x 2 CPUs: {system}");
+    Ok(())
+}
+
+#[test]
+fn no_command_of_a_running_node_sets_kernel_arguments() -> Result<()> {
+    for file in ["deploy/eks/cluster.yaml", "deploy/eks/karpenter.yaml"] {
+        let text = read(file)?;
+        for words in ["grubby", "max_cstate", "GRUB_CMDLINE"] {
+            ensure!(!text.contains(words), "{file} has {words}: the kernel has started by then");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn karpenters_nodes_are_as_eksctls() -> Result<()> {
-    let (cluster, karpenter) = (cluster()?, read("deploy/eks/karpenter.yaml")?);
+    let cluster = cluster()?;
     let server = &node_groups(&cluster)[1];
     let mut types: Vec<&str> = Vec::new();
     let mut class = Value::Null;
-    let documents: Vec<Value> =
-        serde_yaml::Deserializer::from_str(&karpenter).map(Value::deserialize).collect::<Result<_, _>>()?;
+    let documents = objects("deploy/eks/karpenter.yaml")?;
     for document in &documents {
         let requirements = document["spec"]["template"]["spec"]["requirements"].as_array();
         for requirement in requirements.into_iter().flatten() {
@@ -164,6 +223,8 @@ async fn the_apiserver_takes_what_is_for_karpenter() -> Result<()> {
         ("placementGroupSelector: {name", "placementGroupSelector: {id: pg-1, name", "mutually exclusive"),
         ("placementGroupSelector:", "placementGroup:", "field not declared in schema"),
         ("consolidationPolicy: WhenEmpty", "consolidationPolicy: Never", "Unsupported value"),
+        ("capacityReservationSelectorTerms:", "capacityReservations:", "field not declared in schema"),
+        ("Terms: [{tags: {dragstrip.dev/placement-group: dragstrip}}]", "Terms: [{}]", "expected at least one"),
     ] {
         let refused = dry_run(&manifests.replace(right, wrong)).await?;
         ensure!(!refused.success && refused.stderr.contains(reported), "{wrong}: {}", refused.stderr);
@@ -186,7 +247,17 @@ async fn the_apiserver_takes_the_charts_monitors_and_alert_rules() -> Result<()>
     let kinds = ["servicemonitors", "podmonitors", "prometheusrules"];
     let files = kinds.map(|kind| format!("monitoring.coreos.com_{kind}"));
     define(&files.each_ref().map(String::as_str)).await?;
-    let rendered = helm::template(&["monitors.enabled=true", "alerts.enabled=true"]).await?;
+    let settings = [
+        "monitors.enabled=true",
+        "alerts.enabled=true",
+        "monitors.dragonfly[0]=fly",
+        "monitors.scrapeTimeout=10s",
+        "monitors.relabelings[0].targetLabel=team",
+        "monitors.relabelings[0].replacement=speed",
+        "monitors.metricRelabelings[0].action=labeldrop",
+        "monitors.metricRelabelings[0].regex=pod",
+    ];
+    let rendered = helm::template(&settings).await?;
     let documents =
         rendered.split("\n---").filter(|text| text.contains("apiVersion: monitoring.coreos.com/"));
     // A dry run needs the namespace to be there.
