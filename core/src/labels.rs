@@ -72,12 +72,8 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Node label with its network's baseline bandwidth in megabits per second, which Karpenter writes.
 pub const NETWORK_BANDWIDTH: &str = "karpenter.k8s.aws/instance-network-bandwidth";
-/// Node labels with its place in EC2's network, the widest layer first.
-pub const NETWORK_LAYERS: [&str; 3] = [
-    "topology.k8s.aws/network-node-layer-1",
-    "topology.k8s.aws/network-node-layer-2",
-    "topology.k8s.aws/network-node-layer-3",
-];
+/// Node labels with its place in EC2's network, from layer 1, the widest, to 3.
+pub const NETWORK_LAYER: &str = "topology.k8s.aws/network-node-layer-";
 /// Node labels that name its placement group, strongest first.
 pub const PLACEMENT_GROUPS: [&str; 2] =
     ["karpenter.k8s.aws/placement-group-id", "dragstrip.dev/placement-group"];

@@ -158,6 +158,11 @@ fn groups(node: &Node) -> Vec<GroupRecord> {
     reported.filter_map(record).collect()
 }
 
+fn network_layers(node: &Node) -> Vec<String> {
+    let value = |layer| node.labels().get(&format!("{}{layer}", labels::NETWORK_LAYER)).cloned();
+    (1..=3).map_while(value).collect()
+}
+
 /// Its network's bandwidth by Karpenter's label, else by its instance type.
 fn bandwidth(node: &Node, prices: &Prices) -> Option<u64> {
     let label = node.labels().get(labels::NETWORK_BANDWIDTH).and_then(|rate| rate.parse().ok());
@@ -178,9 +183,7 @@ fn record(name: String, node: Option<&Node>, prices: &Prices) -> NodeRecord {
         instance_type: facts.and_then(|facts| facts.instance_type),
         boot_id: system.map(|system| system.boot_id.clone()).filter(|id| !id.is_empty()),
         groups: node.map(groups).unwrap_or_default(),
-        network_layers: node
-            .map(|node| labels::NETWORK_LAYERS.iter().map_while(|key| node.labels().get(*key).cloned()).collect())
-            .unwrap_or_default(),
+        network_layers: node.map(network_layers).unwrap_or_default(),
         allocatable_millicpus: millicpus.filter(|cpus| *cpus > 0),
         network_megabits_per_second: node.and_then(|node| bandwidth(node, prices)),
         name,

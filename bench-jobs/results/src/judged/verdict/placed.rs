@@ -203,12 +203,11 @@ fn same_group(nodes: &[&NodeRecord]) -> Placed {
 /// How many layers of EC2's network all `nodes` share, as a part of a message; empty if a node has no labels.
 fn shared_layers(nodes: &[&NodeRecord]) -> String {
     let layers = nodes.iter().map(|node| node.network_layers.len()).min().unwrap_or_default();
-    let is_shared = |layer: &usize| {
-        nodes.windows(2).all(|pair| pair[0].network_layers.get(*layer) == pair[1].network_layers.get(*layer))
-    };
-    let shared = (0..layers).take_while(is_shared).count();
-    if layers == 0 { return String::new() }
-    format!("; they share {shared} of {layers} layers of EC2's network (labels topology.k8s.aws/network-node-layer-*)")
+    let names = |layer| nodes.iter().map(|node| &node.network_layers[layer]).collect::<BTreeSet<_>>();
+    match (0..layers).take_while(|layer| names(*layer).len() == 1).count() {
+        _ if layers == 0 => String::new(),
+        shared => format!("; they share {shared} of {layers} layers of EC2's network (labels topology.k8s.aws/network-node-layer-*)"),
+    }
 }
 
 /// The sum over all machines: one that has several nodes counts once.
