@@ -307,7 +307,7 @@ test-eks: cluster build ## Check deploy/eks with a real API server, and the flag
 	  testbed/without-kubelets cargo test $(DEV) --test eks
 
 .PHONY: test-chart
-test-chart: ## Install the chart on a real API server over what others left behind, and apply it twice (half a minute)
+test-chart: ## Install the chart on a real API server over what others left behind, and apply it twice (a minute)
 	testbed/without-kubelets charts/test-install
 
 SPECS ?= 400

@@ -11,7 +11,11 @@ const file = (name: string): string => `${CHART}/${name}`;
 /** What the chart makes as a release of this name, for this version of Kubernetes. */
 function rendered(values: string[] = [], release = "dragstrip", kubernetes = "1.31.0"): string {
   const choice = ["--namespace", "races", "--kube-version", kubernetes];
-  return execFileSync("helm", ["template", release, CHART, ...choice, ...values], { encoding: "utf8", stdio: "pipe" });
+  return execFileSync("helm", ["template", release, CHART, ...choice, ...values], {
+    encoding: "utf8",
+    stdio: "pipe",
+    maxBuffer: 64 * 1024 * 1024,
+  });
 }
 
 /** What helm says when it refuses a setting. */
@@ -31,7 +35,12 @@ const EVERYTHING = [
   "--set-string", "prices=instance_type\\,usd_per_hour",
 ];
 
-interface Value { [key: string]: unknown }
+/** A part of an object, with the fields that these tests name. */
+type Field =
+  | "kind" | "name" | "team" | "tier" | "a" | "runAsNonRoot"
+  | "runAsUser" | "dnsPolicy" | "dnsConfig" | "nodeSelector" | "egress" | "endpoints"
+  | "podMetricsEndpoints" | "relabelings" | "metricRelabelings" | "scrapeTimeout";
+type Value = Record<string, unknown> & Partial<Record<Field, unknown>>;
 const child = (value: unknown, key: string): Value => ((value as Value | undefined)?.[key] ?? {}) as Value;
 
 /** The objects of a rendered chart; a key that stands twice in a map is an error. */

@@ -85,7 +85,10 @@ fn karpenter_uses_reserved_machines_before_others_and_clean_up_cancels_those_alo
     let class = documents.iter().find(|one| one["kind"] == "EC2NodeClass").context("no EC2NodeClass")?;
     let terms = json!([{"tags": {"dragstrip.dev/placement-group": "dragstrip"}}]);
     ensure!(class["spec"]["capacityReservationSelectorTerms"] == terms, "reservations stay idle: {class}");
-    ensure!(class["spec"]["placementGroupSelector"] == json!({"name": "dragstrip"}), "another group: {class}");
+    ensure!(
+        class["spec"]["placementGroupSelector"] == json!({"name": "dragstrip"}),
+        "another group: {class}"
+    );
     let pools: Vec<&Value> = documents.iter().filter(|one| one["kind"] == "NodePool").collect();
     ensure!(pools.len() == 2, "not a pool for servers and one for clients");
     for pool in pools {
@@ -93,7 +96,11 @@ fn karpenter_uses_reserved_machines_before_others_and_clean_up_cancels_those_alo
         let mut requirements = requirements.into_iter().flatten();
         let capacity = requirements.find(|one| one["key"] == "karpenter.sh/capacity-type");
         let values = capacity.map(|one| &one["values"]);
-        ensure!(values == Some(&json!(["reserved", "on-demand"])), "{}: {values:?}", pool["metadata"]["name"]);
+        ensure!(
+            values == Some(&json!(["reserved", "on-demand"])),
+            "{}: {values:?}",
+            pool["metadata"]["name"]
+        );
     }
     for words in [
         "Tags=[{Key=dragstrip.dev/placement-group,Value=dragstrip}]",
@@ -118,7 +125,10 @@ fn the_page_requests_as_many_cpus_as_the_first_pair_and_the_system_have() -> Res
     ensure!(page.contains(&words), "docs/eks.md does not say {words:?}");
     ensure!(pair + 4 <= 128, "128 are not enough for {pair} and 4");
     let system = &node_groups(&cluster()?)[0];
-    ensure!(system["instanceType"] == "m7i.large" && system["desiredCapacity"] == 2, "not 2 x 2 CPUs: {system}");
+    ensure!(
+        system["instanceType"] == "m7i.large" && system["desiredCapacity"] == 2,
+        "not 2 x 2 CPUs: {system}"
+    );
     Ok(())
 }
 
@@ -224,7 +234,11 @@ async fn the_apiserver_takes_what_is_for_karpenter() -> Result<()> {
         ("placementGroupSelector:", "placementGroup:", "field not declared in schema"),
         ("consolidationPolicy: WhenEmpty", "consolidationPolicy: Never", "Unsupported value"),
         ("capacityReservationSelectorTerms:", "capacityReservations:", "field not declared in schema"),
-        ("Terms: [{tags: {dragstrip.dev/placement-group: dragstrip}}]", "Terms: [{}]", "expected at least one"),
+        (
+            "Terms: [{tags: {dragstrip.dev/placement-group: dragstrip}}]",
+            "Terms: [{}]",
+            "expected at least one",
+        ),
     ] {
         let refused = dry_run(&manifests.replace(right, wrong)).await?;
         ensure!(!refused.success && refused.stderr.contains(reported), "{wrong}: {}", refused.stderr);

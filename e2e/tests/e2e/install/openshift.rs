@@ -122,7 +122,11 @@ async fn everything_runs(env: &Env) -> Result<()> {
     env.run_in("sprint", RunPhase::Succeeded, SHORT_RUN).await?;
     let pods: Api<Pod> = Api::namespaced(env.client.clone(), &env.namespace);
     let pods = pods.list(&ListParams::default()).await?.items;
-    ensure!(pods.len() >= 3, "not an operator, a server and a client: {:?}", pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>());
+    ensure!(
+        pods.len() >= 3,
+        "not an operator, a server and a client: {:?}",
+        pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>()
+    );
     for pod in &pods {
         let security = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
         let security = security.with_context(|| format!("{} has no security context", pod.name_any()))?;

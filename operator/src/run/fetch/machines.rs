@@ -260,8 +260,10 @@ mod tests {
         );
         assert_eq!((both.allocatable_millicpus, both.network_megabits_per_second), (Some(7910), Some(3125)));
         assert!(both.network_layers.is_empty(), "no label is no layer: {both:?}");
-        let placed = of(json!({"topology.k8s.aws/network-node-layer-1": "nn-a", "topology.k8s.aws/network-node-layer-2": "nn-b",
-            "topology.k8s.aws/network-node-layer-3": "nn-c"}));
+        let placed = of(
+            json!({"topology.k8s.aws/network-node-layer-1": "nn-a", "topology.k8s.aws/network-node-layer-2": "nn-b",
+            "topology.k8s.aws/network-node-layer-3": "nn-c"}),
+        );
         assert_eq!(placed.network_layers, ["nn-a", "nn-b", "nn-c"]);
         let karpenter = of(json!({"karpenter.k8s.aws/instance-network-bandwidth": "12500",
             "node.kubernetes.io/instance-type": "c7i.2xlarge"}));

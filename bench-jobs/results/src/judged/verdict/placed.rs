@@ -206,7 +206,9 @@ fn shared_layers(nodes: &[&NodeRecord]) -> String {
     let names = |layer| nodes.iter().map(|node| &node.network_layers[layer]).collect::<BTreeSet<_>>();
     match (0..layers).take_while(|layer| names(*layer).len() == 1).count() {
         _ if layers == 0 => String::new(),
-        shared => format!("; they share {shared} of {layers} layers of EC2's network (labels topology.k8s.aws/network-node-layer-*)"),
+        shared => format!(
+            "; they share {shared} of {layers} layers of EC2's network (labels topology.k8s.aws/network-node-layer-*)"
+        ),
     }
 }
 
