@@ -86,6 +86,7 @@ pub struct Spread {
 }
 
 /// A figure of a tool's own.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Metric {
@@ -94,13 +95,11 @@ pub struct Metric {
     /// Its value.
     pub value: f64,
     /// Its unit, such as B/op.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// How the figures of several client pods become one.
     #[serde(default)]
     pub merge: Merge,
     /// Whether more is better; absent if nothing says it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
 }
 
@@ -137,6 +136,7 @@ pub struct BatchStatistics {
 }
 
 /// What became of an open loop's schedule.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleRecord {
@@ -158,14 +158,12 @@ pub struct ScheduleRecord {
     /// of a second, as a share of all requests due by then, where it was smallest in the last
     /// quarter of the schedule. Below 0.995 the server does not follow this rate. Absent for
     /// schedules shorter than two seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_in_time: Option<f64>,
     /// How long after they were due requests were sent.
     #[serde(default)]
     pub lag_milliseconds: LatencySummary,
     /// The machine's part of it: the 99th percentile of how long after a request was due the kernel
     /// woke the load generator for it, of the client pod where it was longest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_lag_p99_milliseconds: Option<f64>,
 }
 

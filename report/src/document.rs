@@ -11,6 +11,7 @@ use dragstrip_results::latency_series::PercentileSeries;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Facts about a run by name, such as server.kernel.
@@ -92,6 +93,7 @@ impl Cell {
 }
 
 /// One figure of one combination.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -107,22 +109,17 @@ pub struct Row {
     /// The unit of the samples, such as ops/s, ms, B.
     pub unit: String,
     /// Whether more is better; omitted if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
     /// Each measurement, Invalid ones included, in the order of repetitions.
     pub samples: Vec<Sample>,
     /// Statistics over the samples that are not Invalid.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
     /// The worst verdict among the samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The comparison with the baseline.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
     /// Why the row is not compared although the report has a baseline; omitted in rows of the
     /// baseline itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncompared: Option<String>,
 }
 
@@ -134,6 +131,7 @@ impl Row {
 }
 
 /// One measurement of a figure.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
@@ -142,12 +140,10 @@ pub struct Sample {
     /// The repetition, from 1.
     pub repetition: u32,
     /// The same for all measurements of one start of a server; omitted if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The value.
     pub value: f64,
     /// Whether the value can be trusted. Statistics exclude Invalid samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Whether it lies far from the other samples. Statistics include it all the same.
     pub outlier: bool,
@@ -161,6 +157,7 @@ impl Sample {
 }
 
 /// The comparison of a figure with the baseline's.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
@@ -178,17 +175,14 @@ pub struct Comparison {
     pub interval_known: bool,
     /// The smallest difference that these measurements show in four of five cases, as a share of the
     /// baseline's figure; omitted without an interval.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub detectable: Option<f64>,
     /// Differences up to this share of the baseline's figure, if proven, are called Same.
     pub margin: f64,
     /// The p value (two-sided, Welch's t test); omitted without an interval and for published
     /// figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub chance: Option<f64>,
     /// Whether a Better or Worse verdict remains after Holm's correction for the number of
     /// comparisons in the report.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_among_all: Option<bool>,
     /// The verdict.
     pub verdict: ComparisonVerdict,
@@ -233,6 +227,7 @@ pub struct Difference {
 }
 
 /// A run as reports show it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
@@ -246,25 +241,20 @@ pub struct RunRecord {
     /// Its phase.
     pub phase: RunPhase,
     /// Whether its numbers can be trusted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The reasons for the verdict, by phase of the workload.
     pub reasons: Vec<PhaseReason>,
     /// The bottleneck of each phase.
     pub limited_by: Vec<PhaseLimit>,
     /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Its start.
     #[schemars(with = "Option<String>")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// Its end.
     #[schemars(with = "Option<String>")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// How much equal runs differ on its nodes, if calibrated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseStatus>,
     /// Images by digest, versions, flags, nodes, kernel, CPU model, placement, spec hash.
     pub provenance: Facts,

@@ -19,6 +19,7 @@ use dragstrip_results::statistics::mean;
 use jiff::Timestamp;
 use levels::{LEVEL, Series};
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use std::{collections::BTreeMap, ops::Range};
 
 /// A round: its report, and where it comes from.
@@ -58,6 +59,7 @@ pub struct RoundHead {
 }
 
 /// A figure over all rounds.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
@@ -73,7 +75,6 @@ pub struct Figure {
     /// The unit of the values.
     pub unit: String,
     /// Whether more is better; omitted if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
     /// The mean of each round; null where it was not measured, or where all measurements are Invalid.
     pub values: Vec<Option<f64>>,
@@ -81,7 +82,6 @@ pub struct Figure {
     pub changes: Vec<Change>,
     /// The latest level against the anchor; omitted if fewer rounds measured the figure than can show
     /// a change, or if it was ever 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<Latest>,
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use dragstrip_crds::units::Period;
 use dragstrip_crds::workload::LoadgenSpec;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::wire::tls::TlsOptions;
 
@@ -13,6 +14,7 @@ use crate::wire::tls::TlsOptions;
 pub const EXAMPLE: &str = include_str!("specification/example.json");
 
 /// One run. A password comes from the environment alone.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Specification {
@@ -24,7 +26,6 @@ pub struct Specification {
     #[serde(default)]
     pub task: Task,
     /// Load of the same kind before the measured window; it is in no figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Period>,
     /// Processes like this one that share the load: they draw independent keys, divide
     /// sequential ones, and interleave the times of an open loop.
@@ -34,25 +35,19 @@ pub struct Specification {
     #[serde(default)]
     pub client_index: u32,
     /// Connect first, then start at this instant: nanoseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at_unix_nanos: Option<u64>,
     /// Longest time for name resolution and for each step of making a connection; 5s when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Period>,
     /// Longest silence of the server while replies are outstanding; 10s when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_timeout: Option<Period>,
     /// How long an open loop awaits replies after its last intended time; 5s when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Period>,
     /// Interval of progress lines on standard error; none when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_interval: Option<Period>,
     /// Add bytes, connections and latencies to progress lines, for programs that read them.
     #[serde(default)]
     pub progress_detail: bool,
     /// File for the JSON report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_file: Option<PathBuf>,
 }
 
@@ -61,6 +56,7 @@ fn one() -> u32 {
 }
 
 /// The server to load.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Server {
@@ -71,13 +67,11 @@ pub struct Server {
     #[serde(default = "redis_port")]
     pub port: u16,
     /// ACL user to authenticate as; needs a password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
     /// Whether the server is a node of a Redis Cluster whose shards share the load.
     #[serde(default)]
     pub cluster: bool,
     /// How to encrypt connections; plain ones when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsOptions>,
 }
 

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let text = serde_json::to_string_pretty(&dragstrip_parsers::result_document::schema())?;
+    let text = serde_json::to_string_pretty(&dragstrip_parsers::schema())?;
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
 }

@@ -24,72 +24,27 @@ const TIME_PER_OPERATION: &str = "ns/op";
 /// Why a table gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
-    /// Neither a column nor the manifest names the operation.
     #[error("no operation name: add a column with meaning Operation, or set operation")]
     NoOperation,
-    /// Two columns have a meaning that only one can have.
     #[error("columns {first:?} and {second:?} mean the same")]
-    SameMeaning {
-        /// One header.
-        first: String,
-        /// The other.
-        second: String,
-    },
+    SameMeaning { first: String, second: String },
     /// Not CSV, or rows of different lengths.
     #[error("cannot read the table")]
     Table(#[source] csv::Error),
-    /// A quote was opened and not closed.
     #[error("a quoted field of the table has no end: the file is cut short")]
     Quote,
-    /// The table lacks a column.
     #[error("the table has no column {header:?}; it has {found}")]
-    NoColumn {
-        /// The header that the manifest names.
-        header: String,
-        /// Those that the table has.
-        found: String,
-    },
-    /// The table has two such columns.
+    NoColumn { header: String, found: String },
     #[error("the table has two columns {0:?}")]
     TwoColumns(String),
-    /// Two rows of one operation.
     #[error("line {line}: a second row of operation {operation:?}; each operation may have one")]
-    Twice {
-        /// Which line, from 1.
-        line: u64,
-        /// The operation.
-        operation: String,
-    },
-    /// A row without the name of its operation.
+    Twice { line: u64, operation: String },
     #[error("line {line}: column {header:?} names no operation")]
-    NoName {
-        /// Which line, from 1.
-        line: u64,
-        /// The column.
-        header: String,
-    },
-    /// A cell cannot be read.
+    NoName { line: u64, header: String },
     #[error("line {line}, column {header:?}: {source}")]
-    Cell {
-        /// Which line, from 1.
-        line: u64,
-        /// The column.
-        header: String,
-        /// What is wrong.
-        source: FigureError,
-    },
-    /// A metric has another unit than in a row before.
+    Cell { line: u64, header: String, source: FigureError },
     #[error("line {line}: {metric} is in {unit:?}, but in {expected:?} in a row before")]
-    Unit {
-        /// Which line, from 1.
-        line: u64,
-        /// The metric.
-        metric: String,
-        /// Its unit.
-        unit: String,
-        /// The unit before.
-        expected: String,
-    },
+    Unit { line: u64, metric: String, unit: String, expected: String },
 }
 
 /// Checks that the options make sense by themselves.

@@ -16,20 +16,12 @@ const PER_SECOND: [&str; 9] =
 /// Why a text cannot fill its field.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum FigureError {
-    /// Not a number.
     #[error(transparent)]
     Number(#[from] NumberError),
-    /// Not a time.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// A rate whose unit would have to be guessed.
     #[error("{text:?} has the unit {unit:?}, but a rate has no unit or one of{}", PER_SECOND.join(" "))]
-    Rate {
-        /// The rate.
-        text: String,
-        /// Its unit.
-        unit: String,
-    },
+    Rate { text: String, unit: String },
 }
 
 /// What a number says of an operation.

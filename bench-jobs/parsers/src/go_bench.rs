@@ -22,22 +22,14 @@ const TIME: &str = "ns/op";
 /// Why the output of `go test -bench` gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum GoBenchError {
-    /// A test or benchmark failed, or the program broke off.
     #[error("the Go test failed: {0:?}")]
     Failed(String),
-    /// A line begins like a result and is not one.
     #[error(
         "{0:?} begins like a result of go test -bench and is not one: let the benchmark print nothing to standard output"
     )]
     Line(String),
-    /// A figure is not a number.
     #[error("{benchmark}: {source}")]
-    Number {
-        /// The benchmark.
-        benchmark: String,
-        /// What is wrong.
-        source: NumberError,
-    },
+    Number { benchmark: String, source: NumberError },
 }
 
 /// One line of results.

@@ -24,30 +24,14 @@ const LATEST: f64 = 9.2e9;
 /// Why the logs gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum HdrHistogramLogError {
-    /// A log is not there.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A line does not belong to a log.
     #[error("{file:?} is not a log of HdrHistogram: it holds {line:?}")]
-    Line {
-        /// The log.
-        file: String,
-        /// The line.
-        line: String,
-    },
-    /// A log without histograms.
+    Line { file: String, line: String },
     #[error("{0:?} holds no histogram")]
     Empty(String),
-    /// A histogram cannot be used.
     #[error("a histogram of {operation} in {file:?}: {source}")]
-    Histogram {
-        /// The log.
-        file: String,
-        /// Whose histogram.
-        operation: String,
-        /// What is wrong with it.
-        source: HistogramError,
-    },
+    Histogram { file: String, operation: String, source: HistogramError },
 }
 
 /// Reads all logs.

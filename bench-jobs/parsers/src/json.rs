@@ -16,51 +16,22 @@ use serde_json::Value;
 /// Why the document gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// Not JSON, or a part of it.
     #[error("the output is not a JSON document, or is cut short")]
     Json(#[source] serde_json::Error),
-    /// Attempts without the number of operations that succeeded.
     #[error(
         "the value at {0:?} has the meaning Attempts, which needs a value of the same operation with the meaning Count"
     )]
     NoCount(String),
-    /// Two values mean the same.
     #[error("the values at {first:?} and {second:?} mean the same")]
-    SameMeaning {
-        /// Where one stands.
-        first: String,
-        /// Where the other stands.
-        second: String,
-    },
-    /// The document lacks a value.
+    SameMeaning { first: String, second: String },
     #[error("the document has no value at {pointer:?}; there is {found}")]
-    NoValue {
-        /// Where it should be.
-        pointer: String,
-        /// What is there instead.
-        found: String,
-    },
-    /// A value is an object, a list or a truth.
+    NoValue { pointer: String, found: String },
     #[error("the value at {0:?} is not a number")]
     Kind(String),
-    /// A value cannot be read.
     #[error("the value at {pointer:?}: {source}")]
-    Figure {
-        /// Where it stands.
-        pointer: String,
-        /// What is wrong.
-        source: FigureError,
-    },
-    /// Fewer operations were attempted than succeeded.
+    Figure { pointer: String, source: FigureError },
     #[error("the value at {pointer:?} counts {attempts} attempts, but {succeeded} operations succeeded")]
-    Attempts {
-        /// Where the attempts stand.
-        pointer: String,
-        /// How many there were.
-        attempts: u64,
-        /// How many succeeded.
-        succeeded: u64,
-    },
+    Attempts { pointer: String, attempts: u64, succeeded: u64 },
 }
 
 /// Checks that the options make sense by themselves.

@@ -5,24 +5,24 @@
 //! a tool did not print is absent, a number that could mean two things is an error, and from output
 //! that was cut off it reads only complete records and sets [`Parsed::incomplete`].
 
-pub mod delimited;
+mod delimited;
 mod figures;
-pub mod go_bench;
-pub mod hdr_histogram_log;
-pub mod json;
+mod go_bench;
+mod hdr_histogram_log;
+mod json;
 pub mod memtier;
-pub mod notation;
-pub mod outputs;
-pub mod parsed;
-pub mod patterns;
+mod notation;
+mod outputs;
+mod parsed;
+mod patterns;
 mod records;
-pub mod redis_benchmark;
-pub mod result_document;
-pub mod time;
+mod redis_benchmark;
+mod result_document;
+mod time;
 
-pub use figures::FigureError;
 pub use outputs::{Capture, Outputs};
 pub use parsed::{Parsed, Tool};
+pub use result_document::schema;
 
 use dragstrip_crds::workload::ParserSpec;
 use dragstrip_results::result::MOST_ROWS;
@@ -32,28 +32,15 @@ use std::error::Error;
 /// Why a tool's output gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// A file or stream is missing or incomplete.
     #[error(transparent)]
     Output(#[from] outputs::OutputError),
-    /// A parser failed.
     #[error("{parser}: {source}")]
-    Parser {
-        /// Its name in a manifest.
-        parser: &'static str,
-        /// What is wrong.
-        source: Box<dyn Error + Send + Sync>,
-    },
-    /// The output holds no figure at all.
+    Parser { parser: &'static str, source: Box<dyn Error + Send + Sync> },
     #[error("the tool's output holds no operation and no metric")]
     Nothing,
     /// More than the operator merges and a status can show.
     #[error("the tool's output holds {found} {what}, at most {MOST_ROWS} are read: let the tool print sums")]
-    TooMany {
-        /// Operations or metrics.
-        what: &'static str,
-        /// How many.
-        found: usize,
-    },
+    TooMany { what: &'static str, found: usize },
 }
 
 /// Turns the errors of `parser` into its failure.

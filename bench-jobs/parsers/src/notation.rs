@@ -7,23 +7,15 @@ const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 /// Why a text cannot be read as a number.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum NumberError {
-    /// It holds a separator where the declared notation has none.
     #[error(
         "{text:?} has {separator:?} where the declared notation has none: print plain numbers, or set thousandsSeparator in a regex parser"
     )]
-    Separator {
-        /// The number.
-        text: String,
-        /// The separator.
-        separator: char,
-    },
+    Separator { text: String, separator: char },
     /// Not a number, or an infinite one.
     #[error("{0:?} is not a number")]
     NotANumber(String),
-    /// Below zero where nothing can be.
     #[error("{0:?} is below zero")]
     Negative(String),
-    /// A count with a fraction, a sign, or beyond 2^53.
     #[error("{0:?} is not a whole number from 0 to 2^53, as a count must be")]
     NotACount(String),
 }

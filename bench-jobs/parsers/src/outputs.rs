@@ -43,20 +43,12 @@ pub(crate) fn paths<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<
 /// Why an output cannot be read.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum OutputError {
-    /// The tool did not write the file.
     #[error("the tool wrote no file {file:?} to its output directory ({found})")]
-    Missing {
-        /// The file.
-        file: String,
-        /// What is there instead.
-        found: String,
-    },
-    /// The tool wrote more than is stored.
+    Missing { file: String, found: String },
     #[error(
         "the tool wrote more to {0} than the runner stores, so its result may be incomplete: write the result to a file in ${{OUTPUT}}, or write less"
     )]
     Cut(&'static str),
-    /// The path leads out of the output directory.
     #[error("{0:?} is not a path below the output directory: remove the leading / and every ..")]
     Outside(String),
 }

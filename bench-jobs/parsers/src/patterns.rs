@@ -29,42 +29,19 @@ const PATTERN_SIZE: usize = 1 << 20;
 pub enum RegexError {
     /// A pattern is not a regular expression, or a huge one.
     #[error("cannot use pattern {pattern:?}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong with it.
-        source: Box<regex::Error>,
-    },
-    /// A pattern has no named group.
+    Pattern { pattern: String, source: Box<regex::Error> },
     #[error("pattern {0:?} reads nothing: give it a named group, such as (?<count>[0-9]+)")]
     NoGroup(String),
-    /// A pattern reads figures of an operation that nothing names.
     #[error(
         "pattern {pattern:?} has the group {group:?} but no operation: set operation, or add a group operation"
     )]
-    NoOperation {
-        /// The pattern.
-        pattern: String,
-        /// The group.
-        group: String,
-    },
-    /// No line matched a required pattern.
+    NoOperation { pattern: String, group: String },
     #[error("no line of the output matches {0:?}")]
     NoMatch(String),
-    /// A figure cannot be read.
     #[error("group {group:?} of {line:?}: {source}")]
-    Figure {
-        /// The group.
-        group: String,
-        /// The line.
-        line: String,
-        /// What is wrong.
-        source: FigureError,
-    },
-    /// Two patterns gave the same figure.
+    Figure { group: String, line: String, source: FigureError },
     #[error("two patterns give {group:?} of operation {operation:?}: remove one, or name another operation")]
     Twice {
-        /// The group.
         group: String,
         /// The operation; empty for figures of none.
         operation: String,

@@ -31,31 +31,19 @@ const BETWEEN: &str = "\",\"";
 /// Why the output of redis-benchmark gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisBenchmarkError {
-    /// Text for people.
     #[error(
         "standard output holds {0:?}, which redis-benchmark prints without --csv: add --csv to its arguments"
     )]
     NotCsv(String),
-    /// A line that does not belong to a table, such as an error message.
     #[error("standard output holds {0:?}, which redis-benchmark --csv prints only when something went wrong")]
     Line(String),
-    /// A line has another number of columns than its format.
     #[error("{0:?} does not have the columns of its table: 2 without a header (before 6.2), 8 with it")]
     Columns(String),
     /// The header is another than the known one, so that columns could be mixed up.
     #[error("the header is {0:?}, which is not that of any known redis-benchmark")]
     Header(String),
-    /// A figure is not a number.
     #[error("{column} of {test:?}: {source}")]
-    Number {
-        /// The test.
-        test: String,
-        /// The column.
-        column: &'static str,
-        /// What is wrong.
-        source: NumberError,
-    },
-    /// The same test twice.
+    Number { test: String, column: &'static str, source: NumberError },
     #[error("the test {0:?} is there twice: run one redis-benchmark at a time")]
     Twice(String),
 }

@@ -13,6 +13,7 @@ use dragstrip_results::{
 };
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// The only version of the format.
@@ -25,6 +26,7 @@ const LONGEST_SERIES: usize = 7 * 24 * 3600;
 const LONGEST_NAME: usize = 128;
 
 /// A benchmark tool's result, read by Dragstrip's parser dragstripJson.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "Dragstrip result")]
@@ -33,10 +35,8 @@ pub struct ResultDocument {
     #[schemars(range(min = 1, max = 1))]
     pub schema_version: u32,
     /// The tool that measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Tool>,
     /// When the load ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// One entry per operation, without a total.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,7 +55,6 @@ pub struct ResultDocument {
     pub metrics: Vec<ResultMetric>,
     /// Set by a tool that was ended early, or lost some of its work: why. Such
     /// a result is shown and never counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]
     pub incomplete: Option<String>,
 }
@@ -73,6 +72,7 @@ pub struct Window {
 }
 
 /// What was measured of one operation.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultOperation {
@@ -86,39 +86,33 @@ pub struct ResultOperation {
     #[serde(default)]
     pub errors: u64,
     /// Reads that found their key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
     /// Reads that found nothing; they succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
     /// The server's commands of which each operation sends one, in lower case, such as
     /// `["set", "setex"]`: what the server's counters are compared with. When absent the
     /// command that the operation's name begins with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100))]
     pub commands: Option<Vec<String>>,
     /// Duration of this operation's own measurement in seconds, if the tool ran its
     /// operations one after the other: its rate is taken over it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub seconds: Option<f64>,
     /// Bytes sent and received.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The latency in microseconds of every one of the count, as an HdrHistogram
     /// (V2 encoding, deflated, base64: what every HdrHistogram library writes,
     /// beginning with HISTF). Those of several clients are merged exactly if
     /// all have the same lowest value and digits, of which 3 at most are read; 1 µs to 1 h with 3
     /// digits is usual.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<EncodedHistogram>,
     /// Latencies of a tool without histograms. They are shown for each client
     /// and never merged. Not together with histogram.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_milliseconds: Option<LatencySummary>,
 }
 
 /// A figure of any kind.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultMetric {
@@ -128,48 +122,28 @@ pub struct ResultMetric {
     /// Its value.
     pub value: f64,
     /// Its unit, such as MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub unit: Option<String>,
     /// The operation it belongs to, if it belongs to one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// How the values of several clients become one.
     #[serde(default)]
     pub merge: Merge,
     /// Whether more is better. If omitted, comparisons are never Better or Worse.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
 }
 
 /// Why a document is not a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
-    /// Not JSON, or JSON of another shape.
     #[error("the file does not follow docs/result.schema.json, or is cut short")]
     Json(#[source] serde_json::Error),
-    /// Another version of the format.
     #[error("schemaVersion is {0}, and only 1 can be read")]
     Version(u32),
-    /// A field has a value that it cannot have.
     #[error("{field} of {place} {problem}")]
-    Value {
-        /// The field.
-        field: &'static str,
-        /// The operation or metric it belongs to, or the result.
-        place: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// A histogram cannot be read.
+    Value { field: &'static str, place: String, problem: String },
     #[error("histogram of {operation}: {source}")]
-    Histogram {
-        /// Whose histogram.
-        operation: String,
-        /// What is wrong.
-        source: HistogramError,
-    },
-    /// The same operation or metric twice.
+    Histogram { operation: String, source: HistogramError },
     #[error("{0} is there twice")]
     Twice(String),
 }

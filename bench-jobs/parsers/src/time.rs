@@ -7,18 +7,10 @@ use dragstrip_crds::workload::TimeUnit;
 /// Why a text is not a time.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum TimeError {
-    /// Its number cannot be read.
     #[error(transparent)]
     Number(#[from] NumberError),
-    /// Its unit is unknown.
     #[error("{text:?} has the unknown unit {unit:?}: use ns, us, µs, ms, s, m or h")]
-    Unit {
-        /// The time.
-        text: String,
-        /// The unit.
-        unit: String,
-    },
-    /// It is below zero.
+    Unit { text: String, unit: String },
     #[error("{0:?} is a time below zero")]
     Negative(String),
 }

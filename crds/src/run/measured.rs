@@ -33,14 +33,13 @@ pub struct Headline {
 
 /// What a million operations cost, in US dollars: (sum of the nodes' price per hour) / 3600 /
 /// (operations per second) x 1,000,000. A node counts whole, however much of it is used.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CostStatus {
     /// The servers' nodes alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<f64>,
     /// The servers' and the clients' nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers_and_clients: Option<f64>,
 }
 
@@ -56,16 +55,15 @@ pub struct ServerMemoryStatus {
 }
 
 /// A load tool.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolStatus {
     /// Its name, such as memtier.
     pub name: String,
     /// Its version, such as 2.1.4; omitted if the tool does not report it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The mode it ran in, of a tool with several, such as Published.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Its command line in the first client pod, secrets removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

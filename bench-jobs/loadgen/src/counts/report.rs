@@ -13,10 +13,12 @@ use dragstrip_results::{
     result::{Operation, Presence},
 };
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::specification::Specification;
 
 /// The result of one process.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Report {
@@ -27,18 +29,14 @@ pub struct Report {
     /// How the run ended. Only [`RunStatus::Completed`] is a complete result.
     pub status: RunStatus,
     /// Name of the signal that ended the run early.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
     /// Why the run failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// Exit code of the process.
     pub exit_code: u8,
     /// What was declared; it holds no secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub specification: Option<Specification>,
     /// Wall time of the first byte sent, or of the begin of an open loop's schedule.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at_unix_nanos: Option<u64>,
     /// Seconds until the last reply received; at least until the end of a schedule that was completed.
     pub window_seconds: f64,
@@ -59,32 +57,26 @@ pub struct Report {
     /// CPU time this process used in the window.
     pub client_cpu: ClientCpu,
     /// Times of batches.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
     /// Commands sent and answered by their lower-case name, over the complete run:
     /// warm-up, error replies and redirections included, greetings not.
     pub commands: BTreeMap<String, u64>,
     /// How punctual an open loop was.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
     /// Requests of the schedule that were due in each of its whole seconds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub due_per_second: Vec<u64>,
     /// By how much each operation was written after its intended time; of one that was never
     /// written, the time it had waited.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_lag: Option<EncodedHistogram>,
     /// Latencies of all operations by the second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_series: Option<EncodedSeries>,
     /// What was sent before the measured window.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupReport>,
     /// What each node of a cluster answered in the measured window.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardReport>,
     /// Which keys exist, after the task `VerifyKeys`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Presence>,
 }
 
@@ -167,17 +159,15 @@ pub enum FailureKind {
 /// How well the connections started together. First sends are those of the
 /// measured window; a warm-up lies between the line and them. The line is the wanted start
 /// instant, or the moment all connections were ready when none was wanted.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartReport {
     /// Wall time of the line.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub line_unix_nanos: Option<u64>,
     /// From the line to the first send of the earliest connection, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_send_min_micros: Option<f64>,
     /// From the line to the first send of the latest connection, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_send_max_micros: Option<f64>,
 }
 

@@ -55,6 +55,7 @@ pub enum FailureStep {
 }
 
 /// Why a pod's numbers must not be used.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
@@ -63,10 +64,8 @@ pub struct Failure {
     /// One sentence for people, with both values where two disagree.
     pub message: String,
     /// The tool's exit code, if it ended by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The signal that ended the tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// The last lines the tool wrote, secrets removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -8,7 +8,7 @@ mod printed;
 mod recorded;
 mod table;
 
-use dragstrip_parsers::outputs::Capture;
+use dragstrip_parsers::Capture;
 use dragstrip_results::{
     result::FailureStep::{Interrupted, Output, Tool},
     result::{Operation, PodResult},
