@@ -40,44 +40,27 @@ const CLOCK_READINGS: usize = 7;
 
 /// A step of a request to an agent that failed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
-    /// The HTTP client could not be made.
     #[error("failed to make an HTTP client")]
     Client(#[source] reqwest::Error),
     /// There was no connection, no answer in time, or an answer cut short.
     #[error("failed to reach {url}")]
     Unreachable {
-        /// The agent and the path.
         url: String,
-        /// Why it failed.
         #[source]
         source: reqwest::Error,
     },
-    /// The answer is longer than any agent's.
     #[error("{url} answered with more than {LONGEST_ANSWER} bytes")]
-    TooLong {
-        /// The agent and the path.
-        url: String,
-    },
-    /// The command cannot be written as JSON, or the answer is not the expected JSON.
+    TooLong { url: String },
     #[error("failed to write or read the JSON of {url}")]
     Json {
-        /// The agent and the path.
         url: String,
-        /// What is wrong with it.
         #[source]
         source: serde_json::Error,
     },
-    /// The agent refused the request.
     #[error("{url} answered {status}: {text}")]
-    Refused {
-        /// The agent and the path.
-        url: String,
-        /// The HTTP status.
-        status: StatusCode,
-        /// The beginning of the answer.
-        text: String,
-    },
+    Refused { url: String, status: StatusCode, text: String },
 }
 
 /// An HTTP client for agents.

@@ -31,6 +31,7 @@ use std::error::Error;
 
 /// Why a tool's output gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ParseError {
     #[error(transparent)]
     Output(#[from] outputs::OutputError),

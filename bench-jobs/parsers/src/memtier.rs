@@ -22,29 +22,16 @@ use std::collections::BTreeMap;
 
 /// Why the result file gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum MemtierError {
-    /// The file cannot be understood.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// Its counts do not agree.
     #[error("{0}")]
     Contradiction(String),
-    /// A count or rate of dfly_bench is missing.
     #[error("the result file has no usable {field:?} in {section:?}")]
-    Missing {
-        /// Where it should be.
-        section: String,
-        /// What should be there.
-        field: &'static str,
-    },
-    /// A percentile has no number for a name.
+    Missing { section: String, field: &'static str },
     #[error("the result file has a percentile {name:?} in {section:?}")]
-    Percentile {
-        /// Whose percentile.
-        section: String,
-        /// Its name.
-        name: String,
-    },
+    Percentile { section: String, name: String },
 }
 
 /// Reads a result file, with the standard error that belongs to it, of a load on a

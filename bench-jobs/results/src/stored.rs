@@ -64,55 +64,30 @@ pub const MOST_REPORT_BYTES: u64 = 64 << 20;
 
 /// A result could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
-    /// It could not be written as JSON.
     #[error("failed to write the result as JSON")]
     Encode(#[source] serde_json::Error),
-    /// It could not be compressed.
     #[error("failed to compress the result")]
     Compress(#[source] std::io::Error),
-    /// A ConfigMap of it is missing, or holds nothing of it.
     #[error("ConfigMap {0}, which must hold the result or a part of it, is not there or holds nothing of it")]
     Absent(String),
-    /// It is written in another format.
     #[error("the result in ConfigMap {name} has format {found:?}, this version reads {FORMAT:?}")]
-    Format {
-        /// The first ConfigMap.
-        name: String,
-        /// What it says.
-        found: String,
-    },
-    /// It is not gzip, or is cut short.
+    Format { name: String, found: String },
     #[error("the result in ConfigMap {1} is damaged: it cannot be decompressed")]
     Decompress(#[source] std::io::Error, String),
-    /// It has more bytes, once decompressed, than are read.
     #[error("the result in ConfigMap {1} is damaged: it has more than {0} bytes")]
     TooLarge(u64, String),
-    /// Its number of parts is not one that this build writes.
     #[error(
         "ConfigMap {name} is damaged: annotation {PARTS} is {found:?}, and must be a number from 2 to {MOST_PARTS}"
     )]
-    Parts {
-        /// The first ConfigMap.
-        name: String,
-        /// The annotation's value.
-        found: String,
-    },
-    /// It is not the JSON of a result.
+    Parts { name: String, found: String },
     #[error("the result in ConfigMap {1} is damaged: its JSON is not that of a result")]
     Decode(#[source] serde_json::Error, String),
-    /// Its annotations do not say what became of the repetition.
     #[error(
         "ConfigMap {name} does not say what became of its repetition: annotation {annotation} is {found:?}"
     )]
-    Unmarked {
-        /// The first ConfigMap.
-        name: String,
-        /// The annotation.
-        annotation: &'static str,
-        /// Its value; empty when it is not there.
-        found: String,
-    },
+    Unmarked { name: String, annotation: &'static str, found: String },
 }
 
 /// What became of a repetition, by its result's annotations.

@@ -13,22 +13,15 @@ use std::collections::BTreeMap;
 
 /// Why a Datastore needs a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
-    /// The declaration is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// A declared field needs a cluster.
     #[error("{field} needs a cluster: {remedy}")]
-    NotHere {
-        /// The field.
-        field: String,
-        /// What to declare instead.
-        remedy: &'static str,
-    },
+    NotHere { field: String, remedy: &'static str },
     #[error(
         "spec.custom.command is missing: without a cluster there is no image whose entry point could be run"
     )]
-    /// A custom server declares no command.
     NoCommand,
 }
 

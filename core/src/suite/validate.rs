@@ -8,17 +8,15 @@ use dragstrip_crds::BenchmarkSuite;
 
 /// Why a suite is not measured; the message names the field and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Invalid {
-    /// The suite's own rules refuse it.
     #[error(transparent)]
     Declared(#[from] expand::Invalid),
-    /// The API server refuses one of its runs.
     #[error("{0}")]
     Rejected(String),
     /// Its report needs more memory than the operator may use.
     #[error("{0}")]
     TooLarge(String),
-    /// Its schedule cannot be read.
     #[error("spec.schedule: {0}")]
     Schedule(String),
 }

@@ -15,16 +15,12 @@ const KEY: &str = "ed25519.pkcs8";
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The Secret could not be read.
     #[error("failed to read Secret {NAME} with the signing key")]
     Read(#[source] kube::Error),
-    /// The Secret could not be created.
     #[error("failed to create Secret {NAME} for the signing key")]
     Create(#[source] kube::Error),
-    /// No key could be generated.
     #[error("failed to generate a signing key")]
     Generate(#[source] KeyError),
-    /// The Secret has no usable key.
     #[error("Secret {NAME} has no usable {KEY}: delete it and restart the operator, which creates a new one")]
     Unusable(#[source] KeyError),
 }

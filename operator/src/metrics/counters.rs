@@ -9,10 +9,8 @@ use std::time::Duration;
 /// Why metrics could not be set up or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
-    /// Registering or encoding failed.
     #[error("failed to set up or write metrics")]
     Prometheus(#[from] prometheus::Error),
-    /// The resources of the process could not be read.
     #[error("failed to read the resources of the process")]
     Process(#[from] procfs::ProcError),
 }

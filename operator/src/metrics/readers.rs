@@ -21,21 +21,16 @@ const CONCURRENT_CHECKS: usize = 4;
 /// Why a request for the metrics is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// No token was sent.
     #[error("send a bearer token in the header Authorization: see docs/observability.md")]
     NoToken,
-    /// The token is of nobody.
     #[error("the API server does not accept this token")]
     Unknown,
-    /// The user has no right to read metrics.
     #[error(
         "{0} may not get the path /metrics: bind the ClusterRole for metrics of Dragstrip's chart to this user"
     )]
     Forbidden(String),
-    /// Too many tokens are being checked.
     #[error("too many tokens are being checked: retry later")]
     Busy,
-    /// The API server could not check the token.
     #[error("could not check the token")]
     Unchecked(#[source] kube::Error),
 }

@@ -36,22 +36,14 @@ pub struct TlsOptions {
 
 /// TLS cannot be set up.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum TlsError {
-    /// A file could not be read as PEM.
     #[error("cannot read {path} as PEM: {source}")]
-    ReadPem {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: pem::Error,
-    },
-    /// A file holds no certificate.
+    ReadPem { path: PathBuf, source: pem::Error },
     #[error("{0} holds no certificate in PEM form")]
     NoCertificate(PathBuf),
-    /// An authority's certificate, or the client's with its key, was refused.
     #[error("cannot use the certificates: {0}")]
     UseCertificates(#[from] rustls::Error),
-    /// The name is neither a host name nor an address.
     #[error("{0:?} cannot be the name of a TLS server; set server.tls.serverName")]
     ServerName(String),
 }

@@ -36,19 +36,12 @@ impl KeySpace {
 
 /// The key space cannot be drawn from in the declared way.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum KeyError {
-    /// There are more connections than keys to divide among them.
     #[error("{keys} keys cannot be divided over {connections} connections")]
-    DivideRange {
-        /// Keys in the key space.
-        keys: u64,
-        /// Connections of the run.
-        connections: u64,
-    },
-    /// The uniform distribution refused its bounds.
+    DivideRange { keys: u64, connections: u64 },
     #[error("no uniform distribution over the key range: {0}")]
     BuildUniform(#[from] uniform::Error),
-    /// The normal distribution refused its parameters.
     #[error("no normal distribution over the key range: {0}")]
     BuildGaussian(#[from] NormalError),
 }

@@ -21,14 +21,12 @@ const LONGEST_SERIES: usize = 7 * 24 * 3600;
 
 /// Why a result file holds no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReportError {
-    /// There is no such file, or it cannot be read.
     #[error("memtier wrote no result file that can be read")]
     File(#[source] std::io::Error),
-    /// The file is not JSON, usually because it ends early.
     #[error("memtier left no result: its result file is cut short or damaged")]
     Json(#[source] serde_json::Error),
-    /// The file holds no section with the result of one run.
     #[error("memtier left no result: its result file has no section \"ALL STATS\"")]
     NoResult,
     /// `--run-count` was more than 1; memtier's own averages over runs are wrong.
@@ -37,30 +35,12 @@ pub enum ReportError {
          leave out --run-count and use repetitions"
     )]
     SeveralRuns(String),
-    /// Something that every version writes is not there.
     #[error("memtier's result file has no usable {field:?} in {section:?}")]
-    Missing {
-        /// Where it should be.
-        section: String,
-        /// What should be there.
-        field: &'static str,
-    },
-    /// A second in a series is not a sensible number.
+    Missing { section: String, field: &'static str },
     #[error("memtier's result file has a second {second:?} in the series of {section:?}")]
-    Second {
-        /// Which series.
-        section: String,
-        /// The second, as written.
-        second: String,
-    },
-    /// A histogram cannot be used.
+    Second { section: String, second: String },
     #[error("the histogram of {section:?} in memtier's result file cannot be used: {source}")]
-    Histogram {
-        /// Whose histogram.
-        section: String,
-        /// What is wrong with it.
-        source: HistogramError,
-    },
+    Histogram { section: String, source: HistogramError },
 }
 
 /// The result of one run.

@@ -25,23 +25,14 @@ pub enum Agreement {
 
 /// How the server's counts contradict the tools'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Disagreement {
-    /// Two counts that should be the same.
     #[error("the server counted {} {what}, the tool {}: one of them is wrong, or somebody else uses the server", thousands(*server), thousands(*tool))]
-    Counts {
-        /// The commands.
-        what: String,
-        /// The server's count.
-        server: u64,
-        /// The tool's.
-        tool: u64,
-    },
-    /// Commands that no client of the run sent.
+    Counts { what: String, server: u64, tool: u64 },
     #[error("the server answered {} {what} that no client of this run sent: keep other clients off the server", thousands(*count))]
     Foreign {
         /// The command that was sent most.
         what: String,
-        /// All of them.
         count: u64,
     },
 }

@@ -34,26 +34,20 @@ const MOST_VALUES: u64 = 1 << 53;
 
 /// A step in handling a histogram that failed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum HistogramError {
-    /// The bounds were refused.
     #[error("no histogram with these bounds")]
     Create(#[from] CreationError),
-    /// Not base64.
     #[error("the histogram is not base64")]
     Base64(#[source] base64::DecodeError),
-    /// Base64 of something that is not a V2 histogram, or of a cut one.
     #[error("the histogram is damaged or not HdrHistogram V2: {0}")]
     Decode(String),
-    /// More significant digits than are read.
     #[error("the histogram has {0} significant digits, at most {1} are read: record with fewer")]
     TooFine(u32, u8),
-    /// Could not be written.
     #[error("the histogram cannot be encoded: {0}")]
     Encode(String),
-    /// The histograms have other bounds or another precision.
     #[error("the histograms cannot be added exactly: {0}")]
     Merge(String),
-    /// More values than can be counted exactly.
     #[error("the histogram counts more than {MOST_VALUES} values: it is damaged")]
     TooMany,
 }

@@ -47,14 +47,12 @@ impl AgentRequest<'_> {
 
 /// A key that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum KeyError {
-    /// The system gives no random numbers.
     #[error("no key can be made: the system gives no random numbers")]
     Random,
-    /// Not an Ed25519 key pair in PKCS#8.
     #[error("not an Ed25519 key in the form that Dragstrip writes (PKCS#8)")]
     Pair,
-    /// Not a public key.
     #[error("not an Ed25519 public key in base64")]
     Public,
 }
@@ -89,18 +87,16 @@ impl SigningKey {
 
 /// Why an agent does not obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
 pub enum Refused {
-    /// The signature is missing, or this agent cannot read it.
     #[error(
         "a command must be signed by the operator: the header {SIGNATURE_HEADER} is missing or cannot be read"
     )]
     Unsigned,
-    /// It was signed with another key, or for another command or agent.
     #[error(
         "the command's signature does not fit this pod's key. If the operator's Secret with its key was deleted or replaced, recreate this pod: delete its StatefulSet or its run, and the operator creates it with the current key"
     )]
     OtherKey,
-    /// It was issued too long before or after this agent's time.
     #[error(
         "the command was issued {0} s from this node's time, more than {allowed} s: set the clocks of this node and the operator's",
         allowed = VALID_MILLIS / 1000
