@@ -16,6 +16,7 @@ use crate::{
 };
 use act::applied::Applied;
 pub use context::RunContext;
+use context::{Pass, StepPass};
 use dragstrip_core::{
     labels,
     lease::{LeaseKey, holder_of},
@@ -119,18 +120,23 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     let attempts = attempts::states(&validated, &old, &fetched); // pure
     let observed = observe(&validated, &old, &fetched.snapshot, attempts, now); // pure
     let step = decide(&validated, &observed, now); // pure
-    let (step, next) = carry_out(ctx, &validated, &fetched, step, observed.deadline, now).await?; // client
+    let at = StepPass {
+        pass: Pass { ctx, run: &validated, old: &old },
+        fetched: &fetched,
+        deadline: observed.deadline,
+    };
+    let (step, next) = carry_out(&at, step, now).await?; // client
     // The objects that end a run may be deleted by the clean-up: record the end before.
     if let Some(recorded) = status::recorded(&old, &step) {
         publish(ctx, run, &old, &recorded).await.map_err(Error::Write)?; // client
         return Ok(awaited());
     }
-    let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
+    let (step, figures) = figures(&at, step).await?; // client
     if status::worth_reporting(&step) {
         let mut status = status::of_step(&validated, &old, &fetched.snapshot, figures.as_ref(), &step, now); // pure
         price::price(&mut status, &ctx.prices); // pure
         if matches!(step, Step::Finish(Ending::Succeeded)) {
-            status.noise = noise::settle(ctx, &validated, &status).await; // client
+            status.noise = noise::settle(&at, &status).await; // client
         }
         // Write the end when nothing is left to do: no pass follows it.
         if matches!(step, Step::Finish(_)) {
@@ -146,15 +152,8 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
 
 /// Carries out `step`, or the step that replaces it if that is not possible. Returns the step for
 /// the status, and when the next pass comes.
-async fn carry_out(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    fetched: &Fetched,
-    step: Step,
-    deadline: Timestamp,
-    now: Timestamp,
-) -> Result<(Step, (Outcome, Action)), Error> {
-    match act::apply(ctx, run, fetched, &step, deadline).await? {
+async fn carry_out(at: &StepPass, step: Step, now: Timestamp) -> Result<(Step, (Outcome, Action)), Error> {
+    match act::apply(at, &step).await? {
         Applied::Progressed => Ok((step, (Outcome::Done, Action::requeue(Duration::ZERO)))),
         Applied::Awaited => Ok((step, awaited())),
         Applied::Nothing => {
@@ -162,14 +161,14 @@ async fn carry_out(
             Ok((step, (Outcome::Done, next)))
         }
         Applied::Hindered(trouble) => {
-            let instead = decide::hindered(run, &fetched.snapshot.stored, trouble); // pure
-            act::apply(ctx, run, fetched, &instead, deadline).await?;
+            let instead = decide::hindered(at.run, &at.fetched.snapshot.stored, trouble); // pure
+            act::apply(at, &instead).await?;
             Ok((instead, awaited()))
         }
         Applied::Delayed(trouble, instead) => {
-            let retry = ctx.retries.again(&run.holder.uid, &trouble.message, act::LONGEST_START_WAIT);
+            let retry = at.retries.again(&at.run.holder.uid, &trouble.message, act::LONGEST_START_WAIT);
             if retry.news {
-                tracing::warn!(run = %run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
+                tracing::warn!(run = %at.run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
             Ok((instead, (Outcome::Failed, Action::requeue(retry.after))))
         }
@@ -181,23 +180,17 @@ async fn carry_out(
 }
 
 /// The results, if the status is to show them. Results that cannot be read end the run.
-async fn figures(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    old: &BenchmarkRunStatus,
-    fetched: &Fetched,
-    step: Step,
-) -> Result<(Step, Option<Results>), Error> {
-    if !status::shows_figures(run, old, &fetched.snapshot, &step) {
+async fn figures(at: &StepPass, step: Step) -> Result<(Step, Option<Results>), Error> {
+    if !status::shows_figures(at.run, at.old, &at.fetched.snapshot, &step) {
         return Ok((step, None));
     }
-    let results = stored::results(ctx, run, &fetched.snapshot.stored).await;
+    let results = stored::results(at, &at.fetched.snapshot.stored).await;
     let (results, damaged) = results.map_err(Error::ReadResults)?;
     let step = match step {
         // The status of a failed run shows its failure, whatever else cannot be read.
         Step::Finish(Ending::Failed(_)) => step,
-        _ if !damaged.is_empty() && !run.spec.cancel => decide::damaged(&damaged),
-        Step::Finish(Ending::Succeeded) => summary::required(run, &results).unwrap_or(step),
+        _ if !damaged.is_empty() && !at.run.spec.cancel => decide::damaged(&damaged),
+        Step::Finish(Ending::Succeeded) => summary::required(at.run, &results).unwrap_or(step),
         step => step,
     };
     Ok((step, Some(results)))

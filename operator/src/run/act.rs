@@ -4,7 +4,12 @@ pub mod applied;
 pub mod names;
 pub mod start;
 
-use super::{build, collect::store, context::RunContext, fetch::fetched::Fetched, fetch::target};
+use super::{
+    build,
+    collect::store,
+    context::{Pass, RunContext, StepPass},
+    fetch::{fetched::Fetched, target},
+};
 use crate::cluster::{
     apply::delete,
     lease::{self, Acquired},
@@ -18,7 +23,7 @@ use dragstrip_core::{
     run::{
         decide::{Step, TargetState, Waiting},
         plan::{Place, place_of},
-        validate::{Attempt, ValidatedRun},
+        validate::Attempt,
     },
     trouble::{NO_PLACE, Trouble},
 };
@@ -63,77 +68,72 @@ pub enum Error {
 /// Longest time before the retry of a start command: clients stand at the line, and others wait.
 pub const LONGEST_START_WAIT: Duration = Duration::from_secs(5);
 
-/// Carries out `step` of a run that ends at `deadline` at the latest.
-pub async fn apply(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    fetched: &Fetched,
-    step: &Step,
-    deadline: Timestamp,
-) -> Result<Applied, Error> {
+/// Carries out `step`.
+pub async fn apply(at: &StepPass, step: &Step) -> Result<Applied, Error> {
     let begins = matches!(step, Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_));
-    let version = fetched.version.as_deref();
+    let version = at.fetched.version.as_deref();
     // Nobody removes what is created for a run that has ended.
-    if begins && !ctx.is_unchanged(&run.holder, version).await.map_err(Error::ReadRun)? {
+    if begins && !at.is_unchanged(&at.run.holder, version).await.map_err(Error::ReadRun)? {
         return Ok(Applied::Awaited);
     }
     match step {
         Step::Wait(..) | Step::Finish(_) => Ok(Applied::Nothing),
-        Step::MakeDatastore => make_datastore(ctx, run).await,
-        Step::RemoveDatastore => remove_datastore(ctx, run).await,
-        Step::TakeTurn => take_turn(ctx, run, fetched).await,
-        Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await,
-        Step::SendStart(index) => Ok(send_start(ctx, run, *index, fetched).await),
-        Step::Collect(index) => Ok(store::result(ctx, run, *index, fetched, deadline).await?),
-        Step::ReadMemory(index) => Ok(store::memory(ctx, run, *index, fetched, deadline).await?),
+        Step::MakeDatastore => make_datastore(at).await,
+        Step::RemoveDatastore => remove_datastore(at).await,
+        Step::TakeTurn => take_turn(at).await,
+        Step::CreateJob(index) => create_job(at, &at.run.attempts[*index]).await,
+        Step::SendStart(index) => Ok(send_start(at, *index).await),
+        Step::Collect(index) => Ok(store::result(at, *index).await?),
+        Step::ReadMemory(index) => Ok(store::memory(at, *index).await?),
         Step::RemoveLost(index) | Step::RemoveOutdated(index) => {
-            remove_job(ctx, &run.attempts[*index], fetched).await?;
+            remove_job(at, &at.run.attempts[*index]).await?;
             Ok(Applied::Awaited)
         }
         Step::StandBack { attempt, .. } => {
             if let Some(index) = attempt {
-                remove_job(ctx, &run.attempts[*index], fetched).await?;
+                remove_job(at, &at.run.attempts[*index]).await?;
             }
-            release(ctx, run).await
+            release(at).await
         }
-        Step::ReturnTurn => release(ctx, run).await,
+        Step::ReturnTurn => release(at).await,
     }
 }
 
-async fn make_datastore(ctx: &RunContext, run: &ValidatedRun) -> Result<Applied, Error> {
-    let Some(own) = build::own_datastore(run) else {
+async fn make_datastore(pass: &Pass) -> Result<Applied, Error> {
+    let Some(own) = build::own_datastore(pass.run) else {
         return Ok(Applied::Nothing);
     };
-    let trouble = create(ctx, run, &own).await.map_err(Error::CreateDatastore)?;
+    let trouble = create(pass, &own).await.map_err(Error::CreateDatastore)?;
     Ok(trouble.map_or(Applied::Progressed, Applied::Hindered))
 }
 
 /// Deletes the run's own Datastore if it has an outdated declaration, as the API server has it: a
 /// watch may lag, and another operator may have deleted it.
-async fn remove_datastore(ctx: &RunContext, run: &ValidatedRun) -> Result<Applied, Error> {
-    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let found = datastores.get_opt(&run.holder.name).await.map_err(Error::RemoveDatastore)?;
-    if let Some(outdated) = found.filter(|found| target::is_outdated(found, run)) {
-        delete(&ctx.client, &outdated).await.map_err(Error::RemoveDatastore)?;
+async fn remove_datastore(pass: &Pass) -> Result<Applied, Error> {
+    let datastores: Api<Datastore> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
+    let found = datastores.get_opt(&pass.run.holder.name).await.map_err(Error::RemoveDatastore)?;
+    if let Some(outdated) = found.filter(|found| target::is_outdated(found, pass.run)) {
+        delete(&pass.client, &outdated).await.map_err(Error::RemoveDatastore)?;
     }
     Ok(Applied::Progressed)
 }
 
 /// Acquires every Lease that is not held yet, or none. The next pass sees a Lease that another
 /// run acquired first.
-async fn take_turn(ctx: &RunContext, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
-    if let Some(trouble) = unplaceable(fetched) {
+async fn take_turn(at: &StepPass) -> Result<Applied, Error> {
+    if let Some(trouble) = unplaceable(at.fetched) {
         return Ok(Applied::Hindered(trouble));
     }
     // A turn that ends before it begins would only make others wait.
-    if let Place::At(current) = place_of(run, &fetched.snapshot.stored)
-        && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
+    if let Place::At(current) = place_of(at.run, &at.fetched.snapshot.stored)
+        && let Some(trouble) = job_name_taken(at, &at.run.attempts[current]).await?
     {
         return Ok(Applied::Hindered(trouble));
     }
-    let missing = fetched.turn.iter().flat_map(|turn_check| turn_check.missing.clone()).collect::<Vec<_>>();
+    let missing =
+        at.fetched.turn.iter().flat_map(|turn_check| turn_check.missing.clone()).collect::<Vec<_>>();
     let acquired =
-        lease::acquire_all(&ctx.client, &ctx.overlay, &missing, &run.holder, Timestamp::now()).await;
+        lease::acquire_all(&at.client, &at.overlay, &missing, &at.run.holder, Timestamp::now()).await;
     match acquired {
         Ok(Acquired::All | Acquired::Lost) => Ok(Applied::Awaited),
         Ok(Acquired::Reserved) => Ok(Applied::Progressed),
@@ -149,68 +149,60 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 }
 
 /// Releases every Lease that the run holds.
-async fn release(ctx: &RunContext, run: &ValidatedRun) -> Result<Applied, Error> {
-    let leases = ctx.leases();
-    for held in leases.iter().filter(|lease| is_held_by(lease, &run.holder)) {
-        let released = lease::release(&ctx.client, &ctx.overlay, held).await;
+async fn release(pass: &Pass) -> Result<Applied, Error> {
+    let leases = pass.leases();
+    for held in leases.iter().filter(|lease| is_held_by(lease, &pass.run.holder)) {
+        let released = lease::release(&pass.client, &pass.overlay, held).await;
         released.map_err(|error| Error::Release(error, LeaseKey::of(held).to_string()))?;
     }
     Ok(Applied::Awaited)
 }
 
 /// The trouble if somebody else's Job has the name of that of `attempt`.
-async fn job_name_taken(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-) -> Result<Option<Trouble>, Error> {
-    let found = current::<Job>(ctx, run, &attempt.name).await;
+async fn job_name_taken(pass: &Pass, attempt: &Attempt) -> Result<Option<Trouble>, Error> {
+    let found = current::<Job>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
-    Ok(found.and_then(|found| stranger(&found, run)))
+    Ok(found.and_then(|found| stranger(&found, pass.run)))
 }
 
-async fn create_job(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> Result<Applied, Error> {
-    let (TargetState::Ready(target), Some(turn_check)) = (&fetched.snapshot.target, &fetched.turn) else {
+async fn create_job(at: &StepPass, attempt: &Attempt) -> Result<Applied, Error> {
+    let (TargetState::Ready(target), Some(turn_check)) = (&at.fetched.snapshot.target, &at.fetched.turn)
+    else {
         return Ok(Applied::Nothing);
     };
-    if let Some(trouble) = unplaceable(fetched) {
+    if let Some(trouble) = unplaceable(at.fetched) {
         return Ok(Applied::Hindered(trouble));
     }
-    match store::result_name(ctx, run, attempt).await? {
+    match store::result_name(at, attempt).await? {
         ResultName::Free => {}
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
     }
     // Another operator may have released the turn, and a watch may lag.
     for key in &turn_check.held {
-        let lease = lease::find(&ctx.client, key).await;
+        let lease = lease::find(&at.client, key).await;
         let lease = lease.map_err(|error| Error::ReadLease(error, key.to_string()))?;
-        if !lease.is_some_and(|lease| is_held_by(&lease, &run.holder)) {
+        if !lease.is_some_and(|lease| is_held_by(&lease, &at.run.holder)) {
             return Ok(Applied::Awaited);
         }
     }
-    let mut job = build::job(run, attempt, target, turn_check, &ctx.settings).map_err(Error::WriteJob)?;
+    let mut job = build::job(at.run, attempt, target, turn_check, &at.settings).map_err(Error::WriteJob)?;
     // The run itself declares an address.
-    if run.spec.target.external().is_none() {
+    if at.run.spec.target.external().is_none() {
         let json = serde_json::to_string(&target.connection).map_err(Error::WriteJob)?;
         job.annotations_mut().insert(labels::CONNECTION.to_owned(), json);
     }
-    let trouble = create(ctx, run, &job).await;
+    let trouble = create(at, &job).await;
     let trouble = trouble.map_err(|error| Error::CreateJob(error, attempt.name.clone()))?;
     Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
 }
 
-async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched: &Fetched) -> Applied {
-    let job = fetched.jobs.get(&run.attempts[index].name);
+async fn send_start(at: &StepPass, index: usize) -> Applied {
+    let job = at.fetched.jobs.get(&at.run.attempts[index].name);
     let uid = job.and_then(|job| job.metadata.uid.clone()).unwrap_or_default();
-    match start::send(ctx, run, index, fetched).await {
+    match start::send(at, index).await {
         Ok(()) => {
-            ctx.retries.settled(&uid);
+            at.retries.settled(&uid);
             Applied::Awaited
         }
         Err(error) => {
@@ -219,7 +211,7 @@ async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched:
             let reason = if unreachable { "RunnersUnreachable" } else { "StartLine" };
             let trouble = Trouble { reason: reason.to_owned(), message: chain(&error) };
             if unreachable {
-                ctx.retries.again(&uid, &trouble.message, LONGEST_START_WAIT);
+                at.retries.again(&uid, &trouble.message, LONGEST_START_WAIT);
             }
             let waiting = Waiting::Clients { attempt: index, trouble: Some(trouble.clone()) };
             Applied::Delayed(trouble, Step::Wait(waiting, None))
@@ -229,10 +221,10 @@ async fn send_start(ctx: &RunContext, run: &ValidatedRun, index: usize, fetched:
 
 /// Deletes the Job of `attempt` and with it its pods: their results are stored, or they never
 /// loaded anything.
-async fn remove_job(ctx: &RunContext, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
-    match fetched.jobs.get(&attempt.name) {
+async fn remove_job(at: &StepPass, attempt: &Attempt) -> Result<(), Error> {
+    match at.fetched.jobs.get(&attempt.name) {
         Some(job) => {
-            delete(&ctx.client, &**job).await.map_err(|error| Error::RemoveJob(error, attempt.name.clone()))
+            delete(&at.client, &**job).await.map_err(|error| Error::RemoveJob(error, attempt.name.clone()))
         }
         None => Ok(()),
     }

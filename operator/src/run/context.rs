@@ -1,11 +1,16 @@
 //! What the controllers of runs and of their Leases work with.
 
-use super::{collect::LARGE_RESULTS, fetch::result_cache::ResultCache};
+use super::{
+    collect::LARGE_RESULTS,
+    fetch::{fetched::Fetched, result_cache::ResultCache},
+};
 use crate::{
     cluster::{context::Context, finished::FinishedRun, loads::Loads},
     metrics::Prices,
 };
-use dragstrip_core::lease::Holder;
+use dragstrip_core::{lease::Holder, run::validate::ValidatedRun};
+use dragstrip_crds::BenchmarkRunStatus;
+use jiff::Timestamp;
 use kube::Api;
 use std::{ops::Deref, sync::Arc};
 use tokio::sync::Semaphore;
@@ -57,5 +62,39 @@ impl Deref for RunContext {
 
     fn deref(&self) -> &Context {
         &self.shared
+    }
+}
+
+/// One pass over a run.
+#[derive(Clone, Copy)]
+pub struct Pass<'a> {
+    pub ctx: &'a RunContext,
+    pub run: &'a ValidatedRun,
+    /// The status that the run has.
+    pub old: &'a BenchmarkRunStatus,
+}
+
+impl Deref for Pass<'_> {
+    type Target = RunContext;
+
+    fn deref(&self) -> &RunContext {
+        self.ctx
+    }
+}
+
+/// A pass that carries out a step.
+#[derive(Clone, Copy)]
+pub struct StepPass<'a> {
+    pub pass: Pass<'a>,
+    pub fetched: &'a Fetched,
+    /// When the run ends at the latest.
+    pub deadline: Timestamp,
+}
+
+impl<'a> Deref for StepPass<'a> {
+    type Target = Pass<'a>;
+
+    fn deref(&self) -> &Pass<'a> {
+        &self.pass
     }
 }

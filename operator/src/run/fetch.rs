@@ -8,7 +8,7 @@ pub mod servers;
 pub mod stored;
 pub mod target;
 
-use super::context::RunContext;
+use super::context::{Pass, RunContext};
 use crate::cluster::loads::is_of_run;
 use attempts::was_started;
 pub use dragstrip_core::run::{attempts, fetched};
@@ -44,15 +44,10 @@ pub enum Error {
 }
 
 /// The states of the runners of `attempt`, all queried at the same time.
-async fn runners(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> BTreeMap<String, RunnerState> {
-    let token = &run.token(attempt);
+async fn runners(pass: &Pass, attempt: &Attempt, fetched: &Fetched) -> BTreeMap<String, RunnerState> {
+    let token = &pass.run.token(attempt);
     let requests = fetched.reachable(&attempt.name).into_iter().map(|(pod, address)| async move {
-        let answer = ctx.agents.progress(address, token).await;
+        let answer = pass.agents.progress(address, token).await;
         // It may just be ending; then its own end counts.
         let state = answer.inspect_err(|error| tracing::debug!(pod, %error, "runner did not respond"));
         Some((pod, state.ok()?))
@@ -86,37 +81,31 @@ fn seen(ctx: &RunContext, run: &ValidatedRun) -> Fetched {
 }
 
 /// Why the run has no target any more: the Datastore that it refers to was deleted.
-fn target_gone(ctx: &RunContext, run: &ValidatedRun) -> Option<String> {
-    let name = run.datastore_name()?;
-    let datastore = servers::datastore(ctx, run);
+fn target_gone(pass: &Pass) -> Option<String> {
+    let name = pass.run.datastore_name()?;
+    let datastore = servers::datastore(pass);
     let there = datastore.is_some_and(|datastore| datastore.metadata.deletion_timestamp.is_none());
     (!there).then(|| format!("Datastore {name} was deleted while the run was under way"))
 }
 
 /// The target and the turn, and if the turn is the run's, the answers of its server.
-async fn target_and_turn(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    old: &BenchmarkRunStatus,
-    fetched: &mut Fetched,
-) -> Result<(), Error> {
+async fn target_and_turn(pass: &Pass, fetched: &mut Fetched) -> Result<(), Error> {
     let connection = fetched.snapshot.stored.values().find_map(|stored| stored.connection.as_ref());
-    fetched.snapshot.target = target::find(ctx, run, connection).await.map_err(Error::Target)?;
+    fetched.snapshot.target = target::find(pass, connection).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.snapshot.target else {
         return Ok(());
     };
-    let world = &ctx.world;
-    let (leases, runs) = (ctx.leases(), world.runs.state());
+    let world = &pass.world;
+    let (leases, runs) = (pass.leases(), world.runs.state());
     let (nodes, pods) = (world.nodes.state(), world.pods.state());
-    let operator_namespace = &ctx.settings.namespace;
+    let operator_namespace = &pass.settings.namespace;
     let seen = turn::Seen { leases: &leases, runs: &runs, nodes: &nodes, pods: &pods, operator_namespace };
-    let setbacks = old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
-    let turn_check = turn::check(run, found, &seen, setbacks);
+    let setbacks = pass.old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
+    let turn_check = turn::check(pass.run, found, &seen, setbacks);
     if turn_check.turn == Turn::Held {
-        fetched.snapshot.target =
-            target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
+        fetched.snapshot.target = target::question(pass, (**found).clone()).await.map_err(Error::Target)?;
         if let TargetState::Ready(target) = &fetched.snapshot.target {
-            fetched.snapshot.placed = machines::placed(ctx, run, &turn_check.client_nodes, Some(target));
+            fetched.snapshot.placed = machines::placed(pass, &turn_check.client_nodes, Some(target));
         }
     }
     fetched.snapshot.turn = turn_check.turn.clone();
@@ -135,10 +124,11 @@ pub async fn fetch(
     stored::outcomes(ctx, run, &mut fetched.snapshot).await?;
     search::settle(run, &fetched.snapshot.stored, &fetched.snapshot.jobs);
     let run = &*run;
+    let pass = &Pass { ctx, run, old };
     let current = match place_of(run, &fetched.snapshot.stored) {
         Place::At(current) => &run.attempts[current],
         Place::Failed(_) | Place::Done => {
-            fetched.snapshot.target_gone = target_gone(ctx, run);
+            fetched.snapshot.target_gone = target_gone(pass);
             return Ok(fetched);
         }
     };
@@ -147,17 +137,17 @@ pub async fn fetch(
         Some(_) if fetched.ended(current) => {}
         // While load runs nobody queries the server: that would cost it something.
         Some(job) if job.annotations().contains_key(labels::START_AT) => {
-            fetched.runners = runners(ctx, run, current, &fetched).await;
+            fetched.runners = runners(pass, current, &fetched).await;
         }
         Some(job) => {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
             fetched.unreachable_since = ctx.retries.failing_since(uid, Timestamp::now());
             if attempts::are_preparing(current, &fetched) {
-                fetched.runners = runners(ctx, run, current, &fetched).await;
+                fetched.runners = runners(pass, current, &fetched).await;
             }
             let bound: Vec<String> = fetched.pods_of(&current.name).filter_map(servers::node_of).collect();
             if bound.len() >= usize::try_from(current.pods).unwrap_or(usize::MAX) {
-                fetched.snapshot.placed = machines::placed(ctx, run, &bound, None);
+                fetched.snapshot.placed = machines::placed(pass, &bound, None);
             }
             let namespace = Some(&run.holder.namespace);
             fetched.warnings = ctx
@@ -168,8 +158,8 @@ pub async fn fetch(
         // It will be stored as lost.
         None if was_started(old, current) => {}
         None => {
-            target_and_turn(ctx, run, old, &mut fetched).await?;
-            fetched.snapshot.target_gone = target_gone(ctx, run);
+            target_and_turn(pass, &mut fetched).await?;
+            fetched.snapshot.target_gone = target_gone(pass);
         }
     }
     Ok(fetched)

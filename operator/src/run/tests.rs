@@ -86,10 +86,18 @@ fn own_datastore(uid: &str) -> Value {
     json!({"metadata": {"name": "sprint", "namespace": "pits", "uid": "d", "ownerReferences": [owner]}})
 }
 
+async fn applied(ctx: &RunContext, fetched: &Fetched, step: &Step) -> Result<Applied, act::Error> {
+    let (run, old) = (valid(), BenchmarkRunStatus::default());
+    let pass = Pass { ctx, run: &run, old: &old };
+    act::apply(&StepPass { pass, fetched, deadline: deadline() }, step).await
+}
+
 /// The outcome of `step`, and its calls.
 async fn carried_out(answer: Answer, fetched: &Fetched, step: Step) -> (Step, Vec<String>) {
     let (ctx, calls) = context(Cluster::default(), answer);
-    let (step, _) = carry_out(&ctx, &valid(), fetched, step, deadline(), Timestamp::now()).await.unwrap();
+    let (run, old) = (valid(), BenchmarkRunStatus::default());
+    let at = StepPass { pass: Pass { ctx: &ctx, run: &run, old: &old }, fetched, deadline: deadline() };
+    let (step, _) = carry_out(&at, step, Timestamp::now()).await.unwrap();
     let calls = names(&calls);
     (step, calls)
 }
@@ -147,7 +155,7 @@ async fn nothing_is_created_for_a_run_that_changed_since_the_pass_began() {
         let fetched = Fetched { version: Some(version.to_owned()), ..found(&[]) };
         let (ctx, calls) = context(Cluster::default(), changed);
         // The mock has no more answers.
-        let _ = act::apply(&ctx, &valid(), &fetched, &Step::CreateJob(0), deadline()).await;
+        let _ = applied(&ctx, &fetched, &Step::CreateJob(0)).await;
         let goes_on = names(&calls).len() > 1;
         assert_eq!(goes_on, posts, "another operator cancelled or started it: {:?}", names(&calls));
     }
@@ -170,7 +178,7 @@ async fn nothing_is_created_for_a_run_that_has_ended_whatever_a_watch_shows() {
 #[tokio::test]
 async fn a_measurement_whose_job_was_deleted_is_stored_as_lost() {
     let (ctx, calls) = context(Cluster::default(), empty_list);
-    let applied = act::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0), deadline()).await.unwrap();
+    let applied = applied(&ctx, &found(&[]), &Step::Collect(0)).await.unwrap();
     assert_eq!(applied, Applied::Progressed);
     let marks = &body(&calls, "POST configmaps")["metadata"]["annotations"];
     assert_eq!(marks["dragstrip.dev/outcome"], "Lost");
@@ -186,7 +194,7 @@ async fn a_job_that_only_the_watch_lacks_is_not_lost() {
         (call == "GET jobs sprint-write-1").then_some((200, job)).or_else(|| empty_list(call))
     };
     let (ctx, calls) = context(Cluster::default(), there);
-    let applied = act::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0), deadline()).await.unwrap();
+    let applied = applied(&ctx, &found(&[]), &Step::Collect(0)).await.unwrap();
     assert_eq!(applied, Applied::Awaited);
     assert!(!names(&calls).contains(&"POST configmaps".to_owned()), "{calls:?}");
 }
@@ -195,8 +203,7 @@ async fn a_job_that_only_the_watch_lacks_is_not_lost() {
 async fn a_result_that_is_refused_is_reported_and_not_retried_at_once() {
     let refuses: Answer = |call| (call == "POST configmaps").then(refusal).or_else(|| empty_list(call));
     let (ctx, calls) = context(Cluster::default(), refuses);
-    let store =
-        async || act::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0), deadline()).await.unwrap();
+    let store = async || applied(&ctx, &found(&[]), &Step::Collect(0)).await.unwrap();
     let waits = |applied| match applied {
         Applied::Instead(Step::Wait(Waiting::Log { why, .. }, Some(_))) => why,
         other => panic!("the refusal was not reported: {other:?}"),

@@ -3,7 +3,7 @@
 
 use crate::run::{
     collect::evidence,
-    context::RunContext,
+    context::{Pass, StepPass},
     fetch::{attempts::was_started, fetched::Fetched},
     publish::{price, publish},
 };
@@ -15,7 +15,7 @@ use dragstrip_core::{
         start_line::{Line, choose, line},
         status::of_step,
         timing::ends_at,
-        validate::{Attempt, ValidatedRun},
+        validate::Attempt,
     },
 };
 use dragstrip_crds::BenchmarkRun;
@@ -54,25 +54,19 @@ struct Runner {
 
 /// Writes the start line on `job`. `false` if the Job changed since it was read: another operator may
 /// have written its line.
-async fn fix_start_line(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    job: &Job,
-    start: Timestamp,
-) -> Result<bool, Error> {
+async fn fix_start_line(pass: &Pass, attempt: &Attempt, job: &Job, start: Timestamp) -> Result<bool, Error> {
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {
             labels::START_AT: start.as_nanosecond().to_string(),
-            labels::LOAD_ENDS_AT: ends_at(run, attempt, start).as_nanosecond().to_string(),
+            labels::LOAD_ENDS_AT: ends_at(pass.run, attempt, start).as_nanosecond().to_string(),
         },
     }});
-    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let jobs: Api<Job> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
     let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
     match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
         Ok(written) => {
-            ctx.overlay.record(&written);
+            pass.overlay.record(&written);
             Ok(true)
         }
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
@@ -83,16 +77,9 @@ async fn fix_start_line(
 /// Writes the status of the run under load before any pod receives the command: if the Job disappears
 /// from now on, the repetition is lost and not silently measured again. `false` if the run changed
 /// since it was read.
-async fn note_start(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    index: usize,
-    fetched: &Fetched,
-    start: Timestamp,
-) -> Result<bool, Error> {
-    let attempt = &run.attempts[index];
-    let key = ObjectRef::<BenchmarkRun>::new(&run.holder.name).within(&run.holder.namespace);
-    let Some(seen) = ctx.world.runs.get(&key).filter(|seen| seen.uid().as_ref() == Some(&run.holder.uid))
+async fn note_start(at: &StepPass, attempt: &Attempt, index: usize, start: Timestamp) -> Result<bool, Error> {
+    let key = ObjectRef::<BenchmarkRun>::new(&at.run.holder.name).within(&at.run.holder.namespace);
+    let Some(seen) = at.world.runs.get(&key).filter(|seen| seen.uid().as_ref() == Some(&at.run.holder.uid))
     else {
         return Ok(false);
     };
@@ -100,12 +87,12 @@ async fn note_start(
     if was_started(&old, attempt) {
         return Ok(true);
     }
-    let mut snapshot = fetched.snapshot.clone();
+    let mut snapshot = at.fetched.snapshot.clone();
     snapshot.jobs.entry(attempt.name.clone()).or_default().start = Some(start);
     let step = Step::Wait(Waiting::Load(index), None);
-    let mut status = of_step(run, &old, &snapshot, None, &step, Timestamp::now());
-    price::price(&mut status, &ctx.prices);
-    publish(ctx, &seen, &old, &status).await.map_err(Error::NoteStart)
+    let mut status = of_step(at.run, &old, &snapshot, None, &step, Timestamp::now());
+    price::price(&mut status, &at.prices);
+    publish(at, &seen, &old, &status).await.map_err(Error::NoteStart)
 }
 
 fn nanoseconds(instant: Timestamp) -> i64 {
@@ -131,27 +118,22 @@ async fn runners(
 
 /// Sends all runners of the attempt with this `index` the start command for one instant. Safe to repeat. Whether they
 /// received it or the Job had changed meanwhile, the Job's own event brings the next pass.
-pub async fn send(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    index: usize,
-    fetched: &Fetched,
-) -> Result<(), Error> {
-    let attempt = &run.attempts[index];
-    let Some(job) = fetched.jobs.get(&attempt.name) else {
+pub async fn send(at: &StepPass, index: usize) -> Result<(), Error> {
+    let attempt = &at.run.attempts[index];
+    let Some(job) = at.fetched.jobs.get(&attempt.name) else {
         return Ok(());
     };
-    let token = run.token(attempt);
+    let token = at.run.token(attempt);
     // Before the start line is fixed: after that, time is short.
-    let clocks = runners(&ctx.agents, &token, attempt, fetched);
-    let (runners, ()) = tokio::join!(clocks, evidence::start_sampling(ctx, run, attempt));
+    let clocks = runners(&at.agents, &token, attempt, at.fetched);
+    let (runners, ()) = tokio::join!(clocks, evidence::start_sampling(at, attempt));
     let runners = runners?;
-    let chosen = choose(attempt, job, fetched.receipt(attempt), Timestamp::now());
+    let chosen = choose(attempt, job, at.fetched.receipt(attempt), Timestamp::now());
     let (start, received, write) = chosen.ok_or_else(|| Error::Passing(attempt.name.clone()))?;
-    if write && !fix_start_line(ctx, run, attempt, job, start).await? {
+    if write && !fix_start_line(at, attempt, job, start).await? {
         return Ok(());
     }
-    if !note_start(ctx, run, index, fetched, start).await? {
+    if !note_start(at, attempt, index, start).await? {
         return Ok(());
     }
     // Writing it may have taken long.
@@ -159,7 +141,7 @@ pub async fn send(
         return Err(Error::Passing(attempt.name.clone()));
     }
     let start_at_unix_nanos = nanoseconds(start);
-    let (agents, token) = (&ctx.agents, token.as_str());
+    let (agents, token) = (&at.agents, token.as_str());
     let commands = runners.into_iter().map(|runner| async move {
         let sent_at_unix_nanos = nanoseconds(Timestamp::now());
         let command = StartCommand { start_at_unix_nanos, sent_at_unix_nanos, clock: runner.clock };

@@ -6,16 +6,12 @@
 use crate::{
     cluster::pods,
     run::{
-        context::RunContext,
+        context::Pass,
         fetch::servers::{self, node_of},
     },
 };
 use dragstrip_agents::{AgentError, Agents};
-use dragstrip_core::run::{
-    merge::common_window,
-    timing::sampled_seconds,
-    validate::{Attempt, ValidatedRun},
-};
+use dragstrip_core::run::{merge::common_window, timing::sampled_seconds, validate::Attempt};
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
     error_chain::chain,
@@ -47,10 +43,10 @@ impl Observer {
 }
 
 /// The observers of the Datastore that `run` loads, and their token; `None` if it has no observers.
-fn observers(ctx: &RunContext, run: &ValidatedRun) -> Option<(String, Vec<Observer>)> {
-    let key = servers::key(run)?;
-    let token = servers::datastore(ctx, run)?.uid()?;
-    let pods = ctx.world.pods.state();
+fn observers(pass: &Pass) -> Option<(String, Vec<Observer>)> {
+    let key = servers::key(pass.run)?;
+    let token = servers::datastore(pass)?.uid()?;
+    let pods = pass.world.pods.state();
     let observers = servers::servers(&pods, &key).filter_map(|pod| {
         // One that is down cannot report, which must show: a sum of the others would be too small.
         let address = SocketAddr::new(pods::address(pod)?, OBSERVER_PORT);
@@ -60,11 +56,12 @@ fn observers(ctx: &RunContext, run: &ValidatedRun) -> Option<(String, Vec<Observ
 }
 
 /// Makes all observers of the target sample what their servers use. Safe to repeat.
-pub async fn start_sampling(ctx: &RunContext, run: &ValidatedRun, attempt: &Attempt) {
-    let Some((token, observers)) = observers(ctx, run) else { return };
-    let command = UsageCommand { token: run.token(attempt), seconds: sampled_seconds(run, attempt) };
+pub async fn start_sampling(pass: &Pass, attempt: &Attempt) {
+    let Some((token, observers)) = observers(pass) else { return };
+    let command =
+        UsageCommand { token: pass.run.token(attempt), seconds: sampled_seconds(pass.run, attempt) };
     let requests = observers.iter().map(|observer| async {
-        if let Err(error) = ctx.agents.sample(observer.address, &token, &command).await {
+        if let Err(error) = pass.agents.sample(observer.address, &token, &command).await {
             let why = chain(&error);
             tracing::info!(pod = observer.pod, why, "the observer does not sample what its servers use");
         }
@@ -74,19 +71,17 @@ pub async fn start_sampling(ctx: &RunContext, run: &ValidatedRun, attempt: &Atte
 
 /// What each server used in the window in which all clients of `attempt` loaded it; without those
 /// whose observer does not report, and empty if there was no such window.
-pub async fn gather(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    results: &[PodResult],
-) -> Vec<ServerUsage> {
-    let Some((window, (token, observers))) = common_window(results).zip(observers(ctx, run)) else {
+pub async fn gather(pass: &Pass, attempt: &Attempt, results: &[PodResult]) -> Vec<ServerUsage> {
+    let Some((window, (token, observers))) = common_window(results).zip(observers(pass)) else {
         return Vec::new();
     };
-    let window =
-        UsageWindow { token: run.token(attempt), from_unix_nanos: window.start, to_unix_nanos: window.end };
+    let window = UsageWindow {
+        token: pass.run.token(attempt),
+        from_unix_nanos: window.start,
+        to_unix_nanos: window.end,
+    };
     let requests = observers.iter().map(|observer| async {
-        let request = usage(&ctx.agents, observer, &token, &window);
+        let request = usage(&pass.agents, observer, &token, &window);
         let why = match tokio::time::timeout(TIMEOUT, request).await {
             Ok(Ok(servers)) => return servers,
             Ok(Err(error)) => chain(&error),
@@ -116,16 +111,11 @@ async fn usage(
 
 /// The memory of the servers that `run` loads, at this moment after a load that had `ended`; empty
 /// if they have no observers.
-pub async fn memory(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    moment: MemoryMoment,
-    ended: Timestamp,
-) -> Vec<MemoryReading> {
-    let Some((token, observers)) = observers(ctx, run) else { return Vec::new() };
+pub async fn memory(pass: &Pass, moment: MemoryMoment, ended: Timestamp) -> Vec<MemoryReading> {
+    let Some((token, observers)) = observers(pass) else { return Vec::new() };
     let seconds = Timestamp::now().duration_since(ended).as_secs_f64();
     let requests = observers.iter().map(|observer| async {
-        match ctx.agents.memory(observer.address, &token).await {
+        match pass.agents.memory(observer.address, &token).await {
             Ok(members) => {
                 let several = members.len() > 1;
                 let named = members.into_iter().map(|member| MemberMemory {

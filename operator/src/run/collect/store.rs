@@ -10,8 +10,8 @@ use crate::{
             names::{create, current, stranger},
         },
         build,
-        context::RunContext,
-        fetch::{fetched::Fetched, machines, servers},
+        context::{Pass, StepPass},
+        fetch::{machines, servers},
     },
 };
 use dragstrip_core::{
@@ -66,18 +66,14 @@ pub enum ResultName {
 }
 
 /// Checked before load is sent, and before a result is stored.
-pub async fn result_name(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-) -> Result<ResultName, Error> {
-    let found = current::<ConfigMap>(ctx, run, &attempt.name).await;
+pub async fn result_name(pass: &Pass, attempt: &Attempt) -> Result<ResultName, Error> {
+    let found = current::<ConfigMap>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
     let Some(found) = found else { return Ok(ResultName::Free) };
-    Ok(stranger(&found, run).map_or_else(
+    Ok(stranger(&found, pass.run).map_or_else(
         || {
             // The cache is incomplete.
-            ctx.result_cache.remove(&run.holder.uid);
+            pass.result_cache.remove(&pass.run.holder.uid);
             ResultName::Stored
         },
         ResultName::Taken,
@@ -85,60 +81,56 @@ pub async fn result_name(
 }
 
 /// The pods of `attempt` as the API server has them: the watch may not show yet what the last of them left.
-async fn current_pods(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> Result<Vec<Pod>, Error> {
-    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
+async fn current_pods(at: &StepPass, attempt: &Attempt) -> Result<Vec<Pod>, Error> {
+    let pods: Api<Pod> = Api::namespaced(at.client.clone(), &at.run.holder.namespace);
+    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, at.run.holder.uid));
     let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
-    let job = fetched.jobs.get(&attempt.name).and_then(|job| job.metadata.uid.as_deref());
+    let job = at.fetched.jobs.get(&attempt.name).and_then(|job| job.metadata.uid.as_deref());
     Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name, job)).collect())
 }
 
 /// An attempt whose measurements are to be stored.
 struct Storing<'a> {
-    ctx: &'a RunContext,
-    run: &'a ValidatedRun,
+    at: &'a StepPass<'a>,
     index: usize,
     attempt: &'a Attempt,
-    /// When the run ends at the latest.
-    deadline: Timestamp,
 }
 
-impl Storing<'_> {
+impl<'a> Storing<'a> {
+    fn new(at: &'a StepPass<'a>, index: usize) -> Self {
+        Self { at, index, attempt: &at.run.attempts[index] }
+    }
+
     /// Its key among the retries.
     fn key(&self) -> String {
-        format!("{}/{}", self.run.holder.uid, self.attempt.name)
+        format!("{}/{}", self.at.run.holder.uid, self.attempt.name)
     }
 
     fn refused(&self, why: &str, until: Option<Timestamp>) -> Applied {
-        Applied::Instead(not_stored(self.run, self.index, why, until, self.deadline, Timestamp::now()))
+        Applied::Instead(not_stored(self.at.run, self.index, why, until, self.at.deadline, Timestamp::now()))
     }
 
     /// The step that takes the place of storing, as long as it is too soon for a retry.
     fn too_soon(&self) -> Option<Applied> {
-        let not_yet = self.ctx.retries.due(&self.key(), Timestamp::now()).err()?;
+        let not_yet = self.at.retries.due(&self.key(), Timestamp::now()).err()?;
         Some(self.refused(&not_yet.why, Some(not_yet.until)))
     }
 
     fn prevented_by(&self, trouble: &Trouble) -> Applied {
-        let retry = self.ctx.retries.with_patience(&self.key(), &trouble.message, PATIENCE, Timestamp::now());
+        let retry = self.at.retries.with_patience(&self.key(), &trouble.message, PATIENCE, Timestamp::now());
         self.refused(&trouble.message, retry.map(|retry| retry.until))
     }
 
     /// Creates `config_maps`, which are never written again. The run lists its results anew after that.
     async fn store(&self, config_maps: &[ConfigMap]) -> Result<Applied, Error> {
         for config_map in config_maps {
-            let trouble = create(self.ctx, self.run, config_map).await;
+            let trouble = create(self.at, config_map).await;
             if let Some(trouble) = trouble.map_err(|error| Error::Store(error, config_map.name_any()))? {
                 return Ok(self.prevented_by(&trouble));
             }
         }
-        self.ctx.retries.settled(&self.key());
-        self.ctx.result_cache.remove(&self.run.holder.uid);
+        self.at.retries.settled(&self.key());
+        self.at.result_cache.remove(&self.at.run.holder.uid);
         Ok(Applied::Progressed)
     }
 }
@@ -156,18 +148,17 @@ fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
 
 /// The result of `attempt` from its pods.
 async fn collected(
-    ctx: &RunContext,
-    run: &ValidatedRun,
+    pass: &Pass,
     attempt: &Attempt,
     job: &Job,
     pods: &[&Pod],
 ) -> Result<RepetitionResult, NotYet> {
     let mut result =
-        complete(&ctx.client, (&ctx.retries, &ctx.large_results), attempt, pods, Timestamp::now()).await?;
+        complete(&pass.client, (&pass.retries, &pass.large_results), attempt, pods, Timestamp::now()).await?;
     // A server that reports its process may have changed after the clients saw it.
     if result.failure.is_none() && result.server_run_ids().is_empty() {
         let before = stored_result::identity(&job.metadata);
-        let changed = before.and_then(|before| before.pods_changed_to(&servers::identity(ctx, run)));
+        let changed = before.and_then(|before| before.pods_changed_to(&servers::identity(pass)));
         result.failure =
             changed.map(|changed| PodFailure { pod: String::new(), failure: another_server(&changed) });
     }
@@ -182,71 +173,59 @@ fn another_server(changed: &str) -> Failure {
 }
 
 /// Whether the API server has the Job of `attempt`, which the watch does not show.
-async fn has_job(ctx: &RunContext, run: &ValidatedRun, attempt: &Attempt) -> Result<bool, Error> {
-    let found = current::<Job>(ctx, run, &attempt.name).await;
+async fn has_job(pass: &Pass, attempt: &Attempt) -> Result<bool, Error> {
+    let found = current::<Job>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
-    Ok(found.is_some_and(|found| stranger(&found, run).is_none()))
+    Ok(found.is_some_and(|found| stranger(&found, pass.run).is_none()))
 }
 
 /// Stores the result of the attempt with this `index`.
-pub async fn result(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    index: usize,
-    fetched: &Fetched,
-    deadline: Timestamp,
-) -> Result<Applied, Error> {
-    let attempt = &run.attempts[index];
-    let storing = Storing { ctx, run, index, attempt, deadline };
+pub async fn result(at: &StepPass, index: usize) -> Result<Applied, Error> {
+    let storing = Storing::new(at, index);
+    let attempt = storing.attempt;
     if let Some(instead) = storing.too_soon() {
         return Ok(instead);
     }
-    let pods = current_pods(ctx, run, attempt, fetched).await?;
+    let pods = current_pods(at, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
-    let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
+    let job = at.fetched.jobs.get(&attempt.name).map(Arc::as_ref);
     let mut result = match job {
-        Some(job) => match collected(ctx, run, attempt, job, &pods).await {
+        Some(job) => match collected(at, attempt, job, &pods).await {
             Ok(result) => result,
             Err(NotYet { until, why }) => {
                 let waiting = Waiting::Log { attempt: index, why };
                 return Ok(Applied::Instead(Step::Wait(waiting, Some(until))));
             }
         },
-        None if has_job(ctx, run, attempt).await? => return Ok(Applied::Awaited),
+        None if has_job(at, attempt).await? => return Ok(Applied::Awaited),
         None => lost_with_its_job(attempt),
     };
-    match result_name(ctx, run, attempt).await? {
+    match result_name(at, attempt).await? {
         ResultName::Free => {}
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(storing.prevented_by(&trouble)),
     }
-    let ended = judge(ctx, run, attempt, &pods, &mut result).await;
+    let ended = judge(at, attempt, &pods, &mut result).await;
     let (result, parts) = off_thread(move || {
         let parts = stored::pack(&result);
         (result, parts)
     })
     .await;
-    let applied = storing.store(&config_maps(run, attempt, job, (&result, parts?), ended)?).await?;
+    let applied = storing.store(&config_maps(at.run, attempt, job, (&result, parts?), ended)?).await?;
     let lost = result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost);
     if lost && applied == Applied::Progressed {
-        ctx.metrics.result_lost();
+        at.metrics.result_lost();
     }
     Ok(applied)
 }
 
 /// Adds to `result` the evidence around its load, and judges it; returns when that load ended.
-async fn judge(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    pods: &[&Pod],
-    result: &mut RepetitionResult,
-) -> Timestamp {
+async fn judge(pass: &Pass, attempt: &Attempt, pods: &[&Pod], result: &mut RepetitionResult) -> Timestamp {
     let ended = load_ended(result, Timestamp::now());
-    result.memory = right_after(ctx, run, result, ended).await;
-    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
-    machines::fill(ctx, run, pods, result);
-    judge::judge(run, attempt, servers::datastore(ctx, run).as_deref().map(|one| &one.spec), result);
+    result.memory = right_after(pass, result, ended).await;
+    result.servers = evidence::gather(pass, attempt, &result.pods).await;
+    machines::fill(pass, pods, result);
+    judge::judge(pass.run, attempt, servers::datastore(pass).as_deref().map(|one| &one.spec), result);
     ended
 }
 
@@ -275,39 +254,28 @@ fn load_ended(result: &RepetitionResult, now: Timestamp) -> Timestamp {
 }
 
 /// The memory of the servers when the load had `ended`; for external servers, as a client read it.
-async fn right_after(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    result: &RepetitionResult,
-    ended: Timestamp,
-) -> Vec<MemoryReading> {
+async fn right_after(pass: &Pass, result: &RepetitionResult, ended: Timestamp) -> Vec<MemoryReading> {
     // Nothing shows the memory of a failed measurement, and its server may be gone.
     if result.failure.is_some() {
         return Vec::new();
     }
-    if run.spec.target.external().is_some() {
+    if pass.run.spec.target.external().is_some() {
         let read = result.pods.iter().find(|pod| !pod.memory.is_empty());
         return read.map(|pod| pod.memory.clone()).unwrap_or_default();
     }
-    evidence::memory(ctx, run, MemoryMoment::RightAfter, ended).await
+    evidence::memory(pass, MemoryMoment::RightAfter, ended).await
 }
 
 /// Reads the memory of the servers after the settle time of the attempt with this `index` and
 /// stores it. What cannot be read is recorded as such, without a retry.
-pub async fn memory(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    index: usize,
-    fetched: &Fetched,
-    deadline: Timestamp,
-) -> Result<Applied, Error> {
-    let attempt = &run.attempts[index];
-    let storing = Storing { ctx, run, index, attempt, deadline };
+pub async fn memory(at: &StepPass, index: usize) -> Result<Applied, Error> {
+    let storing = Storing::new(at, index);
+    let attempt = storing.attempt;
     if let Some(instead) = storing.too_soon() {
         return Ok(instead);
     }
-    let ended = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.load_ended);
+    let ended = at.fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.load_ended);
     let ended = ended.unwrap_or_else(Timestamp::now);
-    let readings = evidence::memory(ctx, run, MemoryMoment::Settled, ended).await;
-    storing.store(&[build::settled(run, attempt, &readings).map_err(Error::WriteMemory)?]).await
+    let readings = evidence::memory(at, MemoryMoment::Settled, ended).await;
+    storing.store(&[build::settled(at.run, attempt, &readings).map_err(Error::WriteMemory)?]).await
 }

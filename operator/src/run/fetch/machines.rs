@@ -3,7 +3,7 @@
 //! is pure.
 
 use super::servers;
-use crate::{metrics::Prices, run::context::RunContext};
+use crate::{metrics::Prices, run::context::Pass};
 use dragstrip_core::{
     datastore::room::Room,
     digest::digest,
@@ -25,16 +25,16 @@ use std::{
 
 /// Records in `result` the nodes of its clients, whose pods are `clients`, and of its servers,
 /// and the CPUs that they could run on.
-pub fn fill(ctx: &RunContext, run: &ValidatedRun, clients: &[&Pod], result: &mut RepetitionResult) {
-    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
+pub fn fill(pass: &Pass, clients: &[&Pod], result: &mut RepetitionResult) {
+    let (nodes, pods) = (pass.world.nodes.state(), pass.world.pods.state());
     let loading = result.pods.iter().filter_map(|pod| pod.node.clone());
-    result.nodes = records(run, loading, &nodes, &pods, &ctx.prices);
-    let key = servers::key(run);
+    result.nodes = records(pass.run, loading, &nodes, &pods, &pass.prices);
+    let key = servers::key(pass.run);
     let servers: Vec<&Pod> =
         key.iter().flat_map(|key| servers::servers(&pods, key)).map(Arc::as_ref).collect();
     let pod = |name: &str| clients.iter().chain(&servers).find(|pod| pod.name_any() == name);
     result.cpusets = judge::cpu_sets(result, |name| whole_cpus(pod(name)?));
-    let datastore = servers::datastore(ctx, run);
+    let datastore = servers::datastore(pass);
     result.environment = Some(environment(servers, clients, datastore.as_deref().map(|one| &one.spec)));
 }
 
@@ -87,17 +87,12 @@ fn command(pod: &Pod) -> Vec<String> {
 
 /// Which conditions hold, before any load, for clients on `client_nodes` and the servers of
 /// `run`; also for the server's own answers, if it was queried for `target`.
-pub fn placed(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    client_nodes: &[String],
-    target: Option<&ReadyTarget>,
-) -> Vec<Placed> {
-    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
-    let records = records(run, client_nodes.iter().cloned(), &nodes, &pods, &ctx.prices);
+pub fn placed(pass: &Pass, client_nodes: &[String], target: Option<&ReadyTarget>) -> Vec<Placed> {
+    let (nodes, pods) = (pass.world.nodes.state(), pass.world.pods.state());
+    let records = records(pass.run, client_nodes.iter().cloned(), &nodes, &pods, &pass.prices);
     let mut placed = of_nodes(&records, None);
     if let Some(target) = target {
-        let declared = servers::datastore(ctx, run).map(|datastore| datastore.spec.threads);
+        let declared = servers::datastore(pass).map(|datastore| datastore.spec.threads);
         placed.extend(of_server(target.truth.as_ref(), declared));
         placed.push(exclusive_cpus(target.cpus.as_slice(), false));
     }

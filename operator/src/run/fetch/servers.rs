@@ -1,7 +1,7 @@
 //! The Datastore that a run loads, and its pods, as the watches show them.
 
 use super::alias::datastore_at;
-use crate::run::context::RunContext;
+use crate::run::context::{Pass, RunContext};
 use dragstrip_core::{
     labels,
     run::{
@@ -26,13 +26,13 @@ pub fn key(run: &ValidatedRun) -> Option<DatastoreKey> {
 }
 
 /// The Datastore that `run` refers to or owns, if it exists.
-pub fn datastore(ctx: &RunContext, run: &ValidatedRun) -> Option<Arc<Datastore>> {
-    stored(ctx, &key(run)?)
+pub fn datastore(pass: &Pass) -> Option<Arc<Datastore>> {
+    stored(pass, &key(pass.run)?)
 }
 
 /// The Datastore behind `host`, an external address, if there is one.
-pub fn behind(ctx: &RunContext, run: &ValidatedRun, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
-    datastore_at(host, &run.holder.namespace, pods, |key| stored(ctx, key).is_some())
+pub fn behind(pass: &Pass, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
+    datastore_at(host, &pass.run.holder.namespace, pods, |key| stored(pass, key).is_some())
 }
 
 /// The pods of a Datastore.
@@ -49,10 +49,10 @@ pub fn servers<'a>(
 }
 
 /// The identity of the server of `run` by its pods alone; empty if they are not in this cluster.
-pub fn identity(ctx: &RunContext, run: &ValidatedRun) -> Identity {
-    let pods = ctx.world.pods.state();
-    let address = run.spec.target.external().and_then(|it| host_and_port(&it.address));
-    let key = key(run).or_else(|| behind(ctx, run, &pods, &address?.0));
+pub fn identity(pass: &Pass) -> Identity {
+    let pods = pass.world.pods.state();
+    let address = pass.run.spec.target.external().and_then(|it| host_and_port(&it.address));
+    let key = key(pass.run).or_else(|| behind(pass, &pods, &address?.0));
     key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
 }
 

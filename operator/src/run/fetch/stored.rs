@@ -2,7 +2,10 @@
 //! client.
 
 use super::result_cache::Results;
-use crate::{heavy::off_thread, run::context::RunContext};
+use crate::{
+    heavy::off_thread,
+    run::context::{Pass, RunContext},
+};
 use dragstrip_core::{
     labels,
     lease::Holder,
@@ -185,12 +188,11 @@ async fn summarised(api: &Api<ConfigMap>, name: &str, settled: bool) -> Result<R
 /// All results by name, as far as a summary needs them, and what is wrong with those that
 /// cannot be read.
 pub async fn results(
-    ctx: &RunContext,
-    run: &ValidatedRun,
+    pass: &Pass,
     stored: &Results,
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
     let (mut results, mut damaged, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
-    let api = config_maps(ctx, run);
+    let api = config_maps(pass, pass.run);
     for (name, stored) in stored {
         match summarised(&api, name, stored.settled).await {
             Ok(mut result) => {

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     cluster::pods,
     datastore::{CHANGE_WAITS, built_for, observe},
-    run::{build, context::RunContext},
+    run::{build, context::Pass},
 };
 use dragstrip_core::{
     datastore::verify,
@@ -37,26 +37,24 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 /// Finds the target of `run` by the status of its Datastore, without a query to the server. If
 /// the run has measured something, `connection` says how its first clients reached the Datastore:
 /// a change of the Datastore then waits for the run, which finds it as it was.
-pub async fn find(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    connection: Option<&Connection>,
-) -> kube::Result<TargetState> {
-    let (own, name) = match &run.spec.target {
-        Target::External(external) => return Ok(outside(ctx, run, external)),
-        Target::Datastore(_) => (true, &run.holder.name),
+pub async fn find(pass: &Pass, connection: Option<&Connection>) -> kube::Result<TargetState> {
+    let (own, name) = match &pass.run.spec.target {
+        Target::External(external) => return Ok(outside(pass, external)),
+        Target::Datastore(_) => (true, &pass.run.holder.name),
         Target::DatastoreRef(reference) => (false, &reference.name),
     };
-    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let datastores: Api<Datastore> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
     match datastores.get_opt(name).await? {
         None if own => Ok(TargetState::ToBeMade),
         None => Ok(TargetState::Missing(format!(
             "there is no Datastore named {name} in namespace {}: create it or correct spec.target.datastoreRef.name",
-            run.holder.namespace
+            pass.run.holder.namespace
         ))),
-        Some(datastore) if own && !owned_by(&datastore, run) => Ok(taken(&datastore)),
-        Some(datastore) if connection.is_none() && is_outdated(&datastore, run) => Ok(TargetState::Outdated),
-        Some(datastore) => Ok(by_status(ctx, run, &datastore, own, connection)),
+        Some(datastore) if own && !owned_by(&datastore, pass.run) => Ok(taken(&datastore)),
+        Some(datastore) if connection.is_none() && is_outdated(&datastore, pass.run) => {
+            Ok(TargetState::Outdated)
+        }
+        Some(datastore) => Ok(by_status(pass, &datastore, own, connection)),
     }
 }
 
@@ -100,13 +98,13 @@ fn outside_tls(tls: &ClientTls) -> TargetTls {
     }
 }
 
-fn outside(ctx: &RunContext, run: &ValidatedRun, external: &ExternalTarget) -> TargetState {
+fn outside(pass: &Pass, external: &ExternalTarget) -> TargetState {
     // Admission has checked it.
     let Some((host, port)) = host_and_port(&external.address) else {
         return TargetState::Missing(format!("{:?} is not HOST:PORT", external.address));
     };
-    let pods = ctx.world.pods.state();
-    let datastore = behind(ctx, run, &pods, &host);
+    let pods = pass.world.pods.state();
+    let datastore = behind(pass, &pods, &host);
     TargetState::Ready(Box::new(ReadyTarget {
         name: external.address.clone(),
         host,
@@ -187,20 +185,14 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
 }
 
 /// The state of a Datastore by its status, without a query to its server.
-fn by_status(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    datastore: &Datastore,
-    own: bool,
-    connection: Option<&Connection>,
-) -> TargetState {
+fn by_status(pass: &Pass, datastore: &Datastore, own: bool, connection: Option<&Connection>) -> TargetState {
     let name = datastore.name_any();
     let status = datastore.status.clone().unwrap_or_default();
     let changes = connection.is_some()
         && conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
     // A run that has measured something was served.
     if connection.is_none()
-        && let Some(message) = unsuitable(&run.spec, &datastore.spec)
+        && let Some(message) = unsuitable(&pass.run.spec, &datastore.spec)
     {
         return TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}"));
     }
@@ -210,10 +202,10 @@ fn by_status(
     if let Some(state) = held_up(datastore, &status, own).filter(|_| !changes) {
         return state;
     }
-    let key = DatastoreKey { namespace: run.holder.namespace.clone(), name };
-    let pods = ctx.world.pods.state();
+    let key = DatastoreKey { namespace: pass.run.holder.namespace.clone(), name };
+    let pods = pass.world.pods.state();
     let set = ObjectRef::new(&key.name).within(&key.namespace);
-    let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set));
+    let generation = pass.world.stateful_sets.get(&set).and_then(|set| built_for(&set));
     let state = ready(datastore, &status, &key, servers(&pods, &key), generation, own);
     reached_by(state, connection)
 }
@@ -275,22 +267,22 @@ fn ready<'a>(
 /// Queries the server of a target that was found ready, once the turn is this run's: the
 /// Datastore's condition may be hours old. While another run loads a server nobody queries it,
 /// since that costs it something.
-pub async fn question(ctx: &RunContext, run: &ValidatedRun, found: ReadyTarget) -> kube::Result<TargetState> {
-    let own = run.spec.target.datastore().is_some();
+pub async fn question(pass: &Pass, found: ReadyTarget) -> kube::Result<TargetState> {
+    let own = pass.run.spec.target.datastore().is_some();
     let Some(key) = found.datastore.clone().filter(|_| !found.questioned) else {
         return Ok(TargetState::Ready(Box::new(found)));
     };
-    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let datastores: Api<Datastore> = Api::namespaced(pass.client.clone(), &key.namespace);
     let name = &key.name;
     let Some(datastore) = datastores.get_opt(name).await? else {
         return Ok(not_ready(own, "Deleted", format!("Datastore {name} is gone")));
     };
     let status = datastore.status.clone().unwrap_or_default();
-    let pods = ctx.world.pods.state();
+    let pods = pass.world.pods.state();
     let Some(pod) = servers(&pods, &key).find(|pod| Some(pod.name_any()) == status.pod) else {
         return Ok(not_ready(own, "Starting", format!("Datastore {name} has no pod")));
     };
-    Ok(match observe(&ctx.agents, pod, &datastore.uid().unwrap_or_default()).await {
+    Ok(match observe(&pass.agents, pod, &datastore.uid().unwrap_or_default()).await {
         Some(Ok(observation)) => {
             let found = ReadyTarget { cpus: machines::seen(pod, &observation), ..found };
             answered(&datastore, &status, found, observation, own)

@@ -1,8 +1,8 @@
 //! How much equal measurements differ, as the calibrating runs of the run's namespace say. They are
 //! read where they are: deleting them forgets the noise, and no other namespace sees it. Needs the client.
 
-use crate::run::context::RunContext;
-use dragstrip_core::run::{noise, validate::ValidatedRun};
+use crate::run::context::{Pass, RunContext};
+use dragstrip_core::run::noise;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus,
     run::{NoiseStatus, RunReference},
@@ -46,20 +46,16 @@ async fn calibrations(
 
 /// The noise that applies to a `run` that succeeded with `status`, of which it is a part if it
 /// calibrates. A failure is logged and does not delay the run, which has measured.
-pub async fn settle(
-    ctx: &RunContext,
-    run: &ValidatedRun,
-    status: &BenchmarkRunStatus,
-) -> Option<NoiseStatus> {
-    let found = calibrations(ctx, &run.holder.namespace, status).await;
+pub async fn settle(pass: &Pass, status: &BenchmarkRunStatus) -> Option<NoiseStatus> {
+    let found = calibrations(pass, &pass.run.holder.namespace, status).await;
     let earlier = found.unwrap_or_else(|error| {
         let cause = chain(&error);
-        if ctx.retries.again(NOISE, &cause, Duration::MAX).news {
-            tracing::warn!(error = %cause, run = %run.holder.reference(), "failed to list the runs that calibrate");
+        if pass.retries.again(NOISE, &cause, Duration::MAX).news {
+            tracing::warn!(error = %cause, run = %pass.run.holder.reference(), "failed to list the runs that calibrate");
         }
         Vec::new()
     });
-    let own = run.spec.calibrate.then(|| (run.holder.reference(), status));
+    let own = pass.run.spec.calibrate.then(|| (pass.run.holder.reference(), status));
     let all: Vec<_> = earlier.iter().map(|(run, status)| (run.clone(), status)).chain(own).collect();
     noise::noise(status, &all)
 }
