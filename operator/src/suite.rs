@@ -19,6 +19,7 @@ use crate::{
 };
 use cache::SuiteCache;
 pub use context::SuiteContext;
+use context::{Pass, PlannedPass};
 use dragstrip_core::suite::{
     decide::{Child, Declared, Ending, Step, decide},
     expand::Plan,
@@ -104,6 +105,7 @@ async fn pass(
     cache: &mut SuiteCache,
 ) -> Result<(Outcome, Action), Error> {
     let old = suite.status.clone().unwrap_or_default();
+    let pass = Pass { ctx, suite, old: &old };
     // The status of an ended suite never changes.
     if old.finished_at.is_some() {
         return Ok((Outcome::Done, Action::await_change()));
@@ -113,56 +115,41 @@ async fn pass(
     }
     if suite.spec.schedule.is_some() && suite.spec.cancel {
         // Even an invalid one.
-        let rounds_check = rounds::stop(ctx, suite, &old, Timestamp::now()).await?;
-        return scheduled(suite, ctx, &old, rounds_check).await;
+        let rounds_check = rounds::stop(&pass, Timestamp::now()).await?;
+        return scheduled(&pass, rounds_check).await;
     }
-    let plan = match planned(suite, &old, ctx, cache) {
+    let plan = match planned(&pass, cache) {
         Ok(plan) => plan, // pure
-        Err(invalid) => return refuse(suite, ctx, &old, &invalid).await,
+        Err(invalid) => return refuse(&pass, &invalid).await,
     };
     if let Some(text) = &suite.spec.schedule {
         let schedule = match Schedule::parse(text) {
             Ok(schedule) => schedule,
-            Err(why) => return refuse(suite, ctx, &old, &Invalid::Schedule(why)).await,
+            Err(why) => return refuse(&pass, &Invalid::Schedule(why)).await,
         };
-        let rounds_check = rounds::pass(ctx, suite, &old, &schedule, Timestamp::now()).await?;
-        return scheduled(suite, ctx, &old, rounds_check).await;
+        let rounds_check = rounds::pass(&pass, &schedule, Timestamp::now()).await?;
+        return scheduled(&pass, rounds_check).await;
     }
-    let children = fetch::children(ctx, suite, &plan, cache).await?; // client
-    announce_failures(suite, ctx, cache).await; // client
+    let at = PlannedPass { pass, plan: &plan };
+    let children = fetch::children(&at, cache).await?; // client
+    announce_failures(&pass, cache).await; // client
     let declared = Declared::of(&suite.spec, &plan);
     let step = decide(declared, &children); // pure
     let begins = matches!(step, Step::Make(_)) && old.started_at.is_none();
     let hindered = if begins {
-        match begin(suite, ctx, &plan).await {
+        match begin(&at).await {
             Ok(None) => None,
-            Ok(Some(invalid)) => return refuse(suite, ctx, &old, &invalid).await,
+            Ok(Some(invalid)) => return refuse(&pass, &invalid).await,
             Err(error) => Some(error),
         }
     } else {
-        carry_out(suite, ctx, &plan, &step, cache).await.err().map(Error::from) // client
+        carry_out(&at, &step, cache).await.err().map(Error::from) // client
     };
-    let pass = Pass { suite, ctx, old: &old, plan: &plan, declared, begins };
-    write_status(&pass, (children, cache), &step, hindered).await
+    write_status(&at, (declared, begins), (children, cache), &step, hindered).await
 }
 
-/// The constants of a pass.
-struct Pass<'a> {
-    suite: &'a BenchmarkSuite,
-    ctx: &'a SuiteContext,
-    old: &'a BenchmarkSuiteStatus,
-    plan: &'a Plan,
-    declared: Declared,
-    /// Whether the first run is to be created next.
-    begins: bool,
-}
-
-fn planned(
-    suite: &BenchmarkSuite,
-    old: &BenchmarkSuiteStatus,
-    ctx: &SuiteContext,
-    cache: &mut SuiteCache,
-) -> Result<Arc<Plan>, Invalid> {
+fn planned(pass: &Pass, cache: &mut SuiteCache) -> Result<Arc<Plan>, Invalid> {
+    let Pass { suite, old, .. } = pass;
     let generation = suite.metadata.generation.unwrap_or(0);
     if let Some((of, plan)) = &cache.plan
         && *of == generation
@@ -174,43 +161,34 @@ fn planned(
         Some(_) => validate::validate_started(suite),
         None => validate::validate(suite)?,
     });
-    if let (Some(limit), None) = (ctx.settings.memory_limit_bytes, &old.started_at) {
+    if let (Some(limit), None) = (pass.settings.memory_limit_bytes, &old.started_at) {
         validate::fits(plan.order.len() as u64, &[], limit)?;
     }
     cache.follow(generation, Arc::clone(&plan));
     Ok(plan)
 }
 
-async fn refuse(
-    suite: &BenchmarkSuite,
-    ctx: &SuiteContext,
-    old: &BenchmarkSuiteStatus,
-    invalid: &Invalid,
-) -> Result<(Outcome, Action), Error> {
+async fn refuse(pass: &Pass, invalid: &Invalid) -> Result<(Outcome, Action), Error> {
+    let Pass { suite, old, .. } = pass;
     let message = invalid.to_string();
     let known = old.message.as_deref() == Some(&*shortened(&message));
     if old.observed_generation == suite.metadata.generation && known {
         return Ok((Outcome::Invalid, Action::await_change()));
     }
     let status = status::of_invalid(suite, old, invalid, Timestamp::now());
-    status::publish(ctx, suite, old, &status).await.map_err(Error::Write)?;
+    status::publish(pass, &status).await.map_err(Error::Write)?;
     Ok((Outcome::Invalid, Action::await_change()))
 }
 
-async fn scheduled(
-    suite: &BenchmarkSuite,
-    ctx: &SuiteContext,
-    old: &BenchmarkSuiteStatus,
-    rounds_check: RoundsCheck,
-) -> Result<(Outcome, Action), Error> {
+async fn scheduled(pass: &Pass, rounds_check: RoundsCheck) -> Result<(Outcome, Action), Error> {
     let mut status = rounds_check.status;
     let hindered = rounds_check.hindered.map(Error::from);
-    let retry = hindered.map(|error| retry(suite, ctx, &mut status, &error));
-    let written = status::publish(ctx, suite, old, &status).await.map_err(Error::Write)?;
+    let retry = hindered.map(|error| retry(pass, &mut status, &error));
+    let written = status::publish(pass, &status).await.map_err(Error::Write)?;
     if !written {
         return Ok(awaited());
     }
-    rounds::remove_old(ctx, suite, &rounds_check.rounds).await?;
+    rounds::remove_old(pass, &rounds_check.rounds).await?;
     if let Some(after) = retry {
         return Ok((Outcome::Failed, Action::requeue(after)));
     }
@@ -221,21 +199,21 @@ async fn scheduled(
 }
 
 /// Whether the first run may be created: why not for good, or as an error, why not now.
-async fn begin(suite: &BenchmarkSuite, ctx: &SuiteContext, plan: &Plan) -> Result<Option<Invalid>, Error> {
-    if let Some(limit) = ctx.settings.memory_limit_bytes {
+async fn begin(at: &PlannedPass) -> Result<Option<Invalid>, Error> {
+    if let Some(limit) = at.settings.memory_limit_bytes {
         let of_progress = |progress: Option<SuiteProgress>| {
             progress.map_or(0, |progress| u64::try_from(progress.total).unwrap_or(0))
         };
-        let mut runs = plan.order.len() as u64;
-        if let Some(name) = suite.spec.baseline.as_ref().and_then(|baseline| baseline.suite.as_ref()) {
-            let baseline = report::other(ctx, suite, name).await?;
+        let mut runs = at.plan.order.len() as u64;
+        if let Some(name) = at.suite.spec.baseline.as_ref().and_then(|baseline| baseline.suite.as_ref()) {
+            let baseline = report::other(at, name).await?;
             runs += of_progress(baseline.and_then(|baseline| baseline.status.progress));
         }
         if let Err(invalid) = validate::fits(runs, &[], limit) {
             return Ok(Some(invalid));
         }
-        let under_way = ctx.world.suites.state_filter(|other| {
-            other.uid() != suite.uid() && other.status.as_ref().is_some_and(|it| it.started_at.is_some())
+        let under_way = at.world.suites.state_filter(|other| {
+            other.uid() != at.suite.uid() && other.status.as_ref().is_some_and(|it| it.started_at.is_some())
         });
         let others: Vec<u64> = under_way
             .iter()
@@ -243,23 +221,17 @@ async fn begin(suite: &BenchmarkSuite, ctx: &SuiteContext, plan: &Plan) -> Resul
             .collect();
         validate::fits(runs, &others, limit).map_err(Error::Waits)?;
     }
-    Ok(apply::judge(ctx, suite, plan).await?.map(Invalid::Rejected))
+    Ok(apply::judge(at).await?.map(Invalid::Rejected))
 }
 
-async fn carry_out(
-    suite: &BenchmarkSuite,
-    ctx: &SuiteContext,
-    plan: &Plan,
-    step: &Step,
-    cache: &mut SuiteCache,
-) -> Result<(), apply::Error> {
+async fn carry_out(at: &PlannedPass, step: &Step, cache: &mut SuiteCache) -> Result<(), apply::Error> {
     match step {
-        Step::Make(places) => apply::create_runs(ctx, suite, plan, places, cache).await,
+        Step::Make(places) => apply::create_runs(at, places, cache).await,
         Step::Cancel(places) => {
-            let namespace = suite.namespace().unwrap_or_default();
-            for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
-                let name = plan.name(&plan.cells[cell], repetition);
-                apply::cancel::<BenchmarkRun>(ctx, &namespace, &name).await?;
+            let namespace = at.suite.namespace().unwrap_or_default();
+            for (cell, repetition) in places.iter().map(|place| at.plan.order[*place]) {
+                let name = at.plan.name(&at.plan.cells[cell], repetition);
+                apply::cancel::<BenchmarkRun>(at, &namespace, &name).await?;
             }
             Ok(())
         }
@@ -268,23 +240,24 @@ async fn carry_out(
 }
 
 /// Announces each failed run once.
-async fn announce_failures(suite: &BenchmarkSuite, ctx: &SuiteContext, cache: &mut SuiteCache) {
+async fn announce_failures(pass: &Pass, cache: &mut SuiteCache) {
     for (run, message) in std::mem::take(&mut cache.unannounced) {
-        let (name, namespace) = (suite.name_any(), suite.namespace());
+        let (name, namespace) = (pass.suite.name_any(), pass.suite.namespace());
         tracing::warn!(suite = name, namespace, run, message, "run of a suite failed");
         let note = format!("{run}: {message}");
-        ctx.announcer.publish(suite, true, "RunFailed", &note).await;
+        pass.announcer.publish(pass.suite, true, "RunFailed", &note).await;
     }
 }
 
 /// Writes the status, and at the end of the suite its report.
 async fn write_status(
-    pass: &Pass<'_>,
+    at: &PlannedPass,
+    (declared, begins): (Declared, bool),
     (mut children, cache): (Vec<Child>, &mut SuiteCache),
     step: &Step,
     mut hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
-    let Pass { suite, ctx, old, plan, declared, begins } = pass;
+    let PlannedPass { pass: Pass { suite, old, .. }, plan } = *at;
     let now = Timestamp::now();
     // Includes the runs that were just created.
     for (child, (cell, repetition)) in children.iter_mut().zip(&plan.order) {
@@ -292,18 +265,18 @@ async fn write_status(
             *child = cache.child(&plan.name(&plan.cells[*cell], *repetition), None, suite.spec.cancel);
         }
     }
-    let mut status = status::of_step(suite, old, *declared, (&children, cache), step, now); // pure
-    if *begins && hindered.is_none() {
+    let mut status = status::of_step(suite, old, declared, (&children, cache), step, now); // pure
+    if begins && hindered.is_none() {
         // Before the first run is created: from then on the API server lets nobody change what is
         // measured, and it is what the dry run checked.
         status::start(&mut status, now);
     }
     match step {
         Step::Finish(ending) => {
-            if *ending == Ending::Completed && fetch::drop_deleted(ctx, suite, cache).await? {
+            if *ending == Ending::Completed && fetch::drop_deleted(at, cache).await? {
                 return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
             }
-            match report::finish(ctx, suite, plan, cache).await {
+            match report::finish(at, cache).await {
                 Ok(report) => status = status::of_end(status, old, *ending, (plan, cache, &report), now),
                 Err(error) => hindered = Some(error.into()),
             }
@@ -315,11 +288,11 @@ async fn write_status(
     }
     if hindered.is_none()
         && status.phase == SuitePhase::Running
-        && let Some(waits) = fetch::waiting(ctx, suite)
+        && let Some(waits) = fetch::waiting(at)
     {
         status.message = status.message.map(|message| format!("{message}; {waits}"));
     }
-    publish(pass, status, cache, hindered).await
+    publish(at, begins, status, cache, hindered).await
 }
 
 /// Whether more runs have ended than the table shows.
@@ -341,16 +314,11 @@ fn message(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Writes `error` into `status`; returns the wait before the retry.
-fn retry(
-    suite: &BenchmarkSuite,
-    ctx: &SuiteContext,
-    status: &mut BenchmarkSuiteStatus,
-    error: &Error,
-) -> Duration {
+fn retry(pass: &Pass, status: &mut BenchmarkSuiteStatus, error: &Error) -> Duration {
     let message = message(error);
-    let retry = ctx.retries.again(&suite.uid().unwrap_or_default(), &message, LONGEST_WAIT);
+    let retry = pass.retries.again(&pass.uid(), &message, LONGEST_WAIT);
     if retry.news {
-        log_failure(suite, error);
+        log_failure(pass.suite, error);
     }
     status.message = Some(shortened(&message).into_owned());
     retry.after
@@ -358,22 +326,23 @@ fn retry(
 
 async fn publish(
     pass: &Pass<'_>,
+    begins: bool,
     mut status: BenchmarkSuiteStatus,
     cache: &mut SuiteCache,
     hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
-    let Pass { suite, ctx, old, begins, .. } = pass;
-    let retry_after = hindered.map(|error| retry(suite, ctx, &mut status, &error));
+    let old = pass.old;
+    let retry_after = hindered.map(|error| retry(pass, &mut status, &error));
     let outcome = if retry_after.is_some() { Outcome::Failed } else { Outcome::Done };
     let since = cache.written.map_or(BETWEEN_WRITES, |written| written.elapsed());
-    if **old != status && old.phase == status.phase && since < BETWEEN_WRITES {
+    if *old != status && old.phase == status.phase && since < BETWEEN_WRITES {
         return Ok((outcome, Action::requeue(BETWEEN_WRITES.saturating_sub(since))));
     }
-    if **old != status {
+    if *old != status {
         cache.written = Some(Instant::now());
     }
-    let written = status::publish(ctx, suite, old, &status).await.map_err(Error::Write)?;
-    let soon = !written || *begins || cache.awaits();
+    let written = status::publish(pass, &status).await.map_err(Error::Write)?;
+    let soon = !written || begins || cache.awaits();
     let wait = if soon { fetch::WATCH_LAGS } else { SAFETY_NET };
     Ok((outcome, Action::requeue(retry_after.unwrap_or(wait))))
 }

@@ -4,6 +4,7 @@
 use super::{
     build::{self, is_own},
     cache::SuiteCache,
+    context::PlannedPass,
 };
 use crate::cluster::{
     apply::{self, Namespaced},
@@ -11,9 +12,9 @@ use crate::cluster::{
 };
 use dragstrip_core::{
     labels::{GIVEN_SPEC, SUITE_MANAGER},
-    suite::expand::{self, Plan, PlannedCell, spec_of},
+    suite::expand::{self, PlannedCell, spec_of},
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
+use dragstrip_crds::BenchmarkRun;
 use futures::future::try_join_all;
 use kube::{
     Api, ResourceExt,
@@ -74,27 +75,17 @@ pub async fn exists<K: Namespaced>(ctx: &Context, suite_uid: &str, planned: &K) 
 }
 
 /// Creates `object`, unless it exists and is the suite's own.
-pub async fn create<K: Namespaced + Serialize>(
-    ctx: &Context,
-    suite_uid: &str,
-    object: &K,
-) -> Result<(), Error> {
+pub async fn create<K: Namespaced + Serialize>(ctx: &Context, uid: &str, object: &K) -> Result<(), Error> {
     let existing = apply::create(&ctx.client, SUITE_MANAGER, object).await;
     match existing.map_err(|source| failed(object, source))? {
-        Some(existing) => check(&existing, suite_uid, object),
+        Some(existing) => check(&existing, uid, object),
         None => Ok(()),
     }
 }
 
 /// Creates the runs at these places of the plan, until one fails.
-pub async fn create_runs(
-    ctx: &Context,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
-    places: &[usize],
-    cache: &mut SuiteCache,
-) -> Result<(), Error> {
-    let uid = suite.uid().unwrap_or_default();
+pub async fn create_runs(at: &PlannedPass, places: &[usize], cache: &mut SuiteCache) -> Result<(), Error> {
+    let (suite, plan, uid) = (at.suite, at.plan, at.uid());
     for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
         let cell = &plan.cells[cell];
         let name = plan.name(cell, repetition);
@@ -102,7 +93,7 @@ pub async fn create_runs(
             return Err(Error::Unreadable { name, why: why.clone() });
         }
         let run = build::child(suite, plan, (cell, repetition), spec_of(suite, cell)?);
-        create(ctx, &uid, &run).await?;
+        create(at, &uid, &run).await?;
         let (suite, namespace) = (suite.name_any(), suite.namespace());
         tracing::info!(suite, namespace, run = name, cell = cell.words, repetition, "run of a suite created");
         cache.created.insert(name, Some(Instant::now()));
@@ -135,11 +126,10 @@ const CONCURRENCY: usize = 8;
 /// Why the API server refuses the first run of `cell`.
 async fn judge_one(
     api: &Api<BenchmarkRun>,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
+    at: &PlannedPass,
     cell: &PlannedCell,
 ) -> Result<Option<String>, Error> {
-    let run = build::child(suite, plan, (cell, 1), spec_of(suite, cell)?);
+    let run = build::child(at.suite, at.plan, (cell, 1), spec_of(at.suite, cell)?);
     let dry = PostParams { dry_run: true, field_manager: Some(SUITE_MANAGER.to_owned()) };
     match api.create(&dry, &run).await {
         Err(kube::Error::Api(status)) if is_final(&status) => {
@@ -154,11 +144,11 @@ async fn judge_one(
 
 /// Why the API server refuses runs of a suite, of which none was created yet: a dry run creates the
 /// first run of each combination.
-pub async fn judge(ctx: &Context, suite: &BenchmarkSuite, plan: &Plan) -> Result<Option<String>, Error> {
-    let api: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
+pub async fn judge(at: &PlannedPass) -> Result<Option<String>, Error> {
+    let api: Api<BenchmarkRun> = at.api();
     let (mut first, mut more) = (None, 0);
-    for cells in plan.cells.chunks(CONCURRENCY) {
-        let requests = cells.iter().map(|cell| judge_one(&api, suite, plan, cell));
+    for cells in at.plan.cells.chunks(CONCURRENCY) {
+        let requests = cells.iter().map(|cell| judge_one(&api, at, cell));
         for reported in try_join_all(requests).await?.into_iter().flatten() {
             if first.is_none() {
                 first = Some(reported);

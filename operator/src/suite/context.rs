@@ -1,7 +1,10 @@
 //! What the controller of suites works with.
 
 use super::cache::SuiteCache;
-use crate::cluster::context::Context;
+use crate::cluster::{apply::Namespaced, context::Context};
+use dragstrip_core::suite::expand::Plan;
+use dragstrip_crds::{BenchmarkSuite, BenchmarkSuiteStatus};
+use kube::{Api, ResourceExt};
 use std::{
     collections::{HashMap, HashSet},
     ops::Deref,
@@ -41,5 +44,48 @@ impl Deref for SuiteContext {
 
     fn deref(&self) -> &Context {
         &self.shared
+    }
+}
+
+/// One pass over a suite.
+#[derive(Clone, Copy)]
+pub struct Pass<'a> {
+    pub ctx: &'a SuiteContext,
+    pub suite: &'a BenchmarkSuite,
+    /// The status that the suite has.
+    pub old: &'a BenchmarkSuiteStatus,
+}
+
+impl Pass<'_> {
+    /// The API for objects beside the suite.
+    pub fn api<K: Namespaced>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.suite.namespace().unwrap_or_default())
+    }
+
+    pub fn uid(&self) -> String {
+        self.suite.uid().unwrap_or_default()
+    }
+}
+
+impl Deref for Pass<'_> {
+    type Target = SuiteContext;
+
+    fn deref(&self) -> &SuiteContext {
+        self.ctx
+    }
+}
+
+/// A pass over a suite whose runs are planned.
+#[derive(Clone, Copy)]
+pub struct PlannedPass<'a> {
+    pub pass: Pass<'a>,
+    pub plan: &'a Plan,
+}
+
+impl<'a> Deref for PlannedPass<'a> {
+    type Target = Pass<'a>;
+
+    fn deref(&self) -> &Pass<'a> {
+        &self.pass
     }
 }

@@ -1,15 +1,17 @@
 //! The states of a suite's runs: those under way from the watch, those that have ended read once
 //! each, and after a restart listed. Needs the client.
 
-use super::{build::is_own, cache::SuiteCache, context::SuiteContext, ended::Ended};
+use super::{
+    build::is_own,
+    cache::SuiteCache,
+    context::{Pass, PlannedPass},
+    ended::Ended,
+};
 use dragstrip_core::{
     labels,
-    suite::{
-        decide::Child,
-        expand::{Plan, PlannedCell},
-    },
+    suite::{decide::Child, expand::PlannedCell},
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, run::RunPhase};
+use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use kube::{Api, ResourceExt, api::ListParams, core::DeserializeGuard};
 use std::{
     collections::{HashMap, HashSet},
@@ -140,14 +142,9 @@ impl Runs<'_> {
 
 /// Drops from the cache the ended runs that somebody deleted, which are to be measured again.
 /// Returns whether there are any.
-pub async fn drop_deleted(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    cache: &mut SuiteCache,
-) -> Result<bool, Error> {
-    let uid = suite.uid().unwrap_or_default();
-    let api: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
-    let listed = api.list_metadata(&of_suite(&uid)).await.map_err(Error::List)?;
+pub async fn drop_deleted(pass: &Pass, cache: &mut SuiteCache) -> Result<bool, Error> {
+    let api = pass.api::<BenchmarkRun>();
+    let listed = api.list_metadata(&of_suite(&pass.uid())).await.map_err(Error::List)?;
     let there: HashSet<String> = listed.items.iter().map(ResourceExt::name_any).collect();
     let before = cache.ended.len();
     cache.ended.retain(|name, _| there.contains(name));
@@ -155,8 +152,8 @@ pub async fn drop_deleted(
 }
 
 /// What a run waits for before its load: why the suite does not progress.
-pub fn waiting(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Option<String> {
-    let (namespace, uid) = (suite.namespace(), suite.uid().unwrap_or_default());
+pub fn waiting(pass: &Pass) -> Option<String> {
+    let (namespace, uid) = (pass.suite.namespace(), pass.uid());
     let waits = |run: &BenchmarkRun| {
         let before_load = [RunPhase::Pending, RunPhase::Provisioning, RunPhase::Queued];
         let phase = run.status.as_ref().map(|status| status.phase);
@@ -164,7 +161,7 @@ pub fn waiting(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Option<String> {
             && run.namespace() == namespace
             && is_own(run, &uid)
     };
-    let mut runs = ctx.world.runs.state_filter(waits);
+    let mut runs = pass.world.runs.state_filter(waits);
     runs.sort_by_key(|run| run.metadata.creation_timestamp.clone());
     let run = runs.first()?;
     let status = run.status.as_ref()?;
@@ -172,21 +169,16 @@ pub fn waiting(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Option<String> {
 }
 
 /// The states of the runs of `plan`, in its sequence.
-pub async fn children(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
-    cache: &mut SuiteCache,
-) -> Result<Vec<Child>, Error> {
-    let (uid, names) = (suite.uid().unwrap_or_default(), plan.names());
-    let api = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
-    let runs = Runs { api, uid: &uid, names: &names, cancelled: suite.spec.cancel };
+pub async fn children(at: &PlannedPass, cache: &mut SuiteCache) -> Result<Vec<Child>, Error> {
+    let PlannedPass { pass: Pass { suite, .. }, plan } = at;
+    let (uid, names) = (at.uid(), plan.names());
+    let runs = Runs { api: at.api(), uid: &uid, names: &names, cancelled: suite.spec.cancel };
     if !cache.listed {
         runs.list(cache).await?;
     }
     let namespace = suite.namespace();
     let seen =
-        ctx.world.runs.state_filter(|run| run.namespace() == namespace && is_planned(run, &uid, &names));
+        at.world.runs.state_filter(|run| run.namespace() == namespace && is_planned(run, &uid, &names));
     let seen: HashMap<String, bool> =
         seen.iter().filter(|run| !has_ended(run)).map(|run| (run.name_any(), run.spec.cancel)).collect();
     let under_way = seen.keys().filter(|name| !cache.ended.contains_key(*name));

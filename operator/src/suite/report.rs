@@ -1,7 +1,12 @@
 //! The report of a suite: from its runs' statuses, and at its end with their stored results,
 //! compared with its baseline, and stored. Needs the client.
 
-use super::{apply, build, cache::SuiteCache, context::SuiteContext, ended::Ended};
+use super::{
+    apply, build,
+    cache::SuiteCache,
+    context::{Pass, PlannedPass},
+    ended::Ended,
+};
 use crate::run;
 use dragstrip_core::suite::{expand::Plan, other::OtherSuite};
 use dragstrip_crds::{
@@ -125,10 +130,6 @@ pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Docume
     document_of(input, &entries(plan, cache))
 }
 
-fn config_maps(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Api<ConfigMap> {
-    Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default())
-}
-
 /// The report of the suite with this uid that begins in this ConfigMap, and its number of parts; the
 /// reason if it cannot be read.
 async fn read(
@@ -156,8 +157,8 @@ async fn read(
 }
 
 /// The stored report of the suite called `name`, as a baseline.
-async fn earlier(ctx: &SuiteContext, suite: &BenchmarkSuite, name: &str) -> Result<Document, Error> {
-    let found = other(ctx, suite, name).await?;
+async fn earlier(pass: &Pass, name: &str) -> Result<Document, Error> {
+    let found = other(pass, name).await?;
     let found =
         found.ok_or_else(|| nothing(&format!("spec.baseline.suite: there is no BenchmarkSuite {name}")))?;
     let phase = &found.status.phase;
@@ -166,7 +167,7 @@ async fn earlier(ctx: &SuiteContext, suite: &BenchmarkSuite, name: &str) -> Resu
             "spec.baseline.suite: BenchmarkSuite {name} is {phase}, and only one that succeeded can be compared with"
         ))
     })?;
-    let (api, map) = (config_maps(ctx, suite), &report.config_map);
+    let (api, map) = (pass.api(), &report.config_map);
     let first = api.get_opt(map).await.map_err(Error::ReadBaseline)?;
     let gone = || nothing(&format!("the report of BenchmarkSuite {name}, ConfigMap {map}, is gone"));
     let uid = found.metadata.uid.unwrap_or_default();
@@ -175,13 +176,8 @@ async fn earlier(ctx: &SuiteContext, suite: &BenchmarkSuite, name: &str) -> Resu
 }
 
 /// The suite called `name` beside `suite`, written by any version.
-pub async fn other(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    name: &str,
-) -> Result<Option<OtherSuite>, Error> {
-    let suites: Api<OtherSuite> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
-    suites.get_opt(name).await.map_err(Error::ReadBaseline)
+pub async fn other(pass: &Pass, name: &str) -> Result<Option<OtherSuite>, Error> {
+    pass.api().get_opt(name).await.map_err(Error::ReadBaseline)
 }
 
 fn phases(suite: &BenchmarkSuite) -> Vec<String> {
@@ -191,60 +187,47 @@ fn phases(suite: &BenchmarkSuite) -> Vec<String> {
 }
 
 /// The published table in this ConfigMap, as a baseline.
-async fn table(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
-    PublishedTable { config_map: name, key }: &PublishedTable,
-) -> Result<published::Table, Error> {
+async fn table(at: &PlannedPass, published: &PublishedTable) -> Result<published::Table, Error> {
+    let PublishedTable { config_map: name, key } = published;
     let field = "spec.baseline.published";
-    let map = config_maps(ctx, suite).get_opt(name).await.map_err(Error::ReadBaseline)?;
+    let map = at.api::<ConfigMap>().get_opt(name).await.map_err(Error::ReadBaseline)?;
     let map = map.ok_or_else(|| nothing(&format!("{field}: there is no ConfigMap {name}")))?;
     let text = map.data.as_ref().and_then(|data| data.get(key));
     let text = text.ok_or_else(|| nothing(&format!("{field}: ConfigMap {name} has no key {key}")))?;
     let scope = published::Scope {
-        variants: suite.spec.variants.iter().map(|variant| variant.name.clone()).collect(),
-        axes: plan.axes.clone(),
-        phases: phases(suite),
+        variants: at.suite.spec.variants.iter().map(|variant| variant.name.clone()).collect(),
+        axes: at.plan.axes.clone(),
+        phases: phases(at.suite),
     };
     published::parse(text, &scope)
         .map_err(|error| nothing(&format!("{field}: ConfigMap {name}, {key}: {}", chain(&error))))
 }
 
 /// The baseline of the figures.
-async fn baseline(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
-    declared: &Baseline,
-) -> Result<BaselineInput, Error> {
+async fn baseline(at: &PlannedPass, declared: &Baseline) -> Result<BaselineInput, Error> {
     if let Some(variant) = &declared.variant {
         return Ok(BaselineInput::Variant(variant.clone()));
     }
     if let Some(name) = &declared.suite {
-        let document = Box::new(earlier(ctx, suite, name).await?);
+        let document = Box::new(earlier(at, name).await?);
         return Ok(BaselineInput::Report { kind: "suite".to_owned(), document });
     }
     let named = declared.published.as_ref();
     let none = || nothing("spec.baseline names nothing that a single round can be compared with");
     let named = named.ok_or_else(none)?;
-    let table = table(ctx, suite, plan, named).await?;
+    let table = table(at, named).await?;
     Ok(BaselineInput::Published { name: named.config_map.clone(), table })
 }
 
 /// Reads the stored results of `runs`; returns a note about each that cannot be read.
-async fn results(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    runs: &mut [EndedRun<'_>],
-) -> Result<Vec<String>, Error> {
+async fn results(pass: &Pass, runs: &mut [EndedRun<'_>]) -> Result<Vec<String>, Error> {
     let number: usize = runs.iter().map(|run| run.ended.results.len()).sum();
     if number > MOST_RESULTS {
         return Ok(vec![format!(
             "curves and timelines are left out: the suite has {number} stored results, and up to {MOST_RESULTS} are drawn together; a report of single runs has them"
         )]);
     }
-    let api = config_maps(ctx, suite);
+    let api = pass.api();
     let (mut notes, mut bytes) = (Vec::new(), 0);
     'runs: for run in runs.iter_mut() {
         for name in &run.ended.results {
@@ -275,16 +258,11 @@ async fn results(
 }
 
 /// All figures and records of `entries`, compared with the suite's baseline.
-async fn document(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
-    mut entries: Compressed<'_>,
-) -> Result<Document, Error> {
-    let mut notes = results(ctx, suite, &mut entries.0).await?;
-    let mut input = Input::of_suite(suite, plan.axes.clone());
-    if let Some(declared) = &suite.spec.baseline {
-        match baseline(ctx, suite, plan, declared).await {
+async fn document(at: &PlannedPass, mut entries: Compressed<'_>) -> Result<Document, Error> {
+    let mut notes = results(at, &mut entries.0).await?;
+    let mut input = Input::of_suite(at.suite, at.plan.axes.clone());
+    if let Some(declared) = &at.suite.spec.baseline {
+        match baseline(at, declared).await {
             Ok(found) => input.baseline = Some(found),
             Err(Error::NoBaseline(why)) => notes.push(why),
             Err(error) => return Err(error),
@@ -297,14 +275,10 @@ async fn document(
 }
 
 /// The report that the suite stored before; an error if it is not about this many runs.
-async fn stored_before(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    runs: usize,
-) -> Result<Option<(Document, u32)>, Error> {
-    let (api, name) = (config_maps(ctx, suite), build::report_name(&suite.name_any()));
+async fn stored_before(pass: &Pass, runs: usize) -> Result<Option<(Document, u32)>, Error> {
+    let (api, name) = (pass.api(), build::report_name(&pass.suite.name_any()));
     let Some(first) = api.get_opt(&name).await.map_err(Error::ReadReport)? else { return Ok(None) };
-    match read(&api, &first, &suite.uid().unwrap_or_default()).await? {
+    match read(&api, &first, &pass.uid()).await? {
         Ok((document, parts)) if document.runs.len() == runs => Ok(Some((document, parts))),
         Ok((document, _)) => {
             let why = format!("about {} runs, but {runs} have ended", document.runs.len());
@@ -315,47 +289,42 @@ async fn stored_before(
 }
 
 /// Creates these ConfigMaps, each unless it exists and is the suite's own.
-async fn store(ctx: &SuiteContext, uid: &str, maps: &[ConfigMap]) -> Result<(), Error> {
+async fn store(pass: &Pass, maps: &[ConfigMap]) -> Result<(), Error> {
     for map in maps {
-        apply::create(ctx, uid, map).await?;
+        apply::create(pass, &pass.uid(), map).await?;
     }
     Ok(())
 }
 
 /// Builds and stores the complete report. An existing one, of a pass that did not write the status,
 /// stays, and the status shows what it says, even if thresholds were changed meanwhile.
-pub async fn finish(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    plan: &Plan,
-    cache: &SuiteCache,
-) -> Result<Report, Error> {
-    let entries = entries(plan, cache);
+pub async fn finish(at: &PlannedPass, cache: &SuiteCache) -> Result<Report, Error> {
+    let entries = entries(at.plan, cache);
     if entries.0.is_empty() {
         return Ok(Report::default());
     }
-    let _one_at_a_time = ctx.report.lock().await;
-    let (uid, name) = (suite.uid().unwrap_or_default(), suite.name_any());
+    let _one_at_a_time = at.report.lock().await;
+    let suite = at.suite;
     // Check the names before all else: a stranger's object would make the work pointless.
     let mut exists = false;
     for map in build::report_heads(suite) {
-        exists = apply::exists(ctx, &uid, &map).await?;
+        exists = apply::exists(at, &at.uid(), &map).await?;
     }
-    let before = if exists { stored_before(ctx, suite, entries.0.len()).await? } else { None };
+    let before = if exists { stored_before(at, entries.0.len()).await? } else { None };
     let (document, parts) = if let Some(before) = before {
         before
     } else {
-        let document = document(ctx, suite, plan, entries).await?;
+        let document = document(at, entries).await?;
         let parts = block_in_place(|| stored_json(&document))?;
         let number = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        store(ctx, &uid, &build::report(suite, parts)).await?;
+        store(at, &build::report(suite, parts)).await?;
         (document, number)
     };
     // Render the stored document, so that all forms agree.
     let (page, text) = block_in_place(|| (html::render(&document), markdown::render(&document)));
     let page = stored::compress(page.as_bytes())?;
-    store(ctx, &uid, &build::report_for_people(suite, page, &text)).await?;
-    let stored = Some(ReportStatus { config_map: build::report_name(&name), parts });
+    store(at, &build::report_for_people(suite, page, &text)).await?;
+    let stored = Some(ReportStatus { config_map: build::report_name(&suite.name_any()), parts });
     Ok(Report { document, stored })
 }
 

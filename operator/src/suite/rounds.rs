@@ -3,7 +3,7 @@
 use super::{
     apply::{self, cancel},
     build,
-    context::SuiteContext,
+    context::Pass,
     status,
 };
 use crate::cluster::apply::delete;
@@ -17,7 +17,7 @@ use dragstrip_core::{
 };
 use dragstrip_crds::{BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
 use jiff::Timestamp;
-use kube::{Api, ResourceExt, api::ListParams, core::PartialObjectMetaExt};
+use kube::{ResourceExt, api::ListParams, core::PartialObjectMetaExt};
 use std::collections::BTreeSet;
 
 /// A step that failed.
@@ -30,9 +30,10 @@ pub enum Error {
 }
 
 /// The rounds that are under way, as the watch shows them.
-fn under_way(ctx: &SuiteContext, suite: &BenchmarkSuite, uid: &str) -> BTreeSet<String> {
-    let namespace = suite.namespace();
-    let rounds = ctx.world.suites.state_filter(|one| one.namespace() == namespace && build::is_own(one, uid));
+fn under_way(pass: &Pass) -> BTreeSet<String> {
+    let (namespace, uid) = (pass.suite.namespace(), pass.uid());
+    let rounds =
+        pass.world.suites.state_filter(|one| one.namespace() == namespace && build::is_own(one, &uid));
     rounds.iter().map(|round| round.name_any()).collect()
 }
 
@@ -41,11 +42,10 @@ fn unseen(rounds: &[Round], seen: &BTreeSet<String>) -> bool {
     rounds.iter().any(|round| round.end.is_none() && !round.unreadable && !seen.contains(round.name()))
 }
 
-async fn list(ctx: &SuiteContext, suite: &BenchmarkSuite) -> Result<Vec<Round>, Error> {
-    let uid = suite.uid().unwrap_or_default();
-    let api: Api<OtherSuite> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
+async fn list(pass: &Pass) -> Result<Vec<Round>, Error> {
+    let uid = pass.uid();
     let of_suite = ListParams::default().labels(&format!("{}={uid}", labels::SUITE_UID));
-    let listed = api.list(&of_suite).await.map_err(Error::List)?;
+    let listed = pass.api::<OtherSuite>().list(&of_suite).await.map_err(Error::List)?;
     let own = listed
         .items
         .iter()
@@ -70,42 +70,32 @@ pub struct RoundsCheck {
 }
 
 /// Cancels a schedule, and the round under way with it.
-pub async fn stop(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    old: &BenchmarkSuiteStatus,
-    now: Timestamp,
-) -> Result<RoundsCheck, Error> {
-    let rounds = list(ctx, suite).await?;
-    let mut status = reported(suite, old, &rounds, None, now);
+pub async fn stop(pass: &Pass, now: Timestamp) -> Result<RoundsCheck, Error> {
+    let rounds = list(pass).await?;
+    let mut status = reported(pass.suite, pass.old, &rounds, None, now);
     let mut hindered = None;
     for round in rounds.iter().filter(|round| round.end.is_none() && !round.cancelled) {
-        let namespace = suite.namespace().unwrap_or_default();
-        hindered = hindered.or(cancel::<BenchmarkSuite>(ctx, &namespace, round.name()).await.err());
+        let namespace = pass.suite.namespace().unwrap_or_default();
+        hindered = hindered.or(cancel::<BenchmarkSuite>(pass, &namespace, round.name()).await.err());
     }
     // Rounds that cannot be read do not count.
     if rounds.iter().all(|round| round.end.is_some() || round.unreadable) {
         let message = "cancelled: no further round starts".to_owned();
-        status::end(&mut status, old, SuitePhase::Cancelled, message, now);
+        status::end(&mut status, pass.old, SuitePhase::Cancelled, message, now);
     }
     Ok(RoundsCheck { status, rounds: Vec::new(), next: None, unseen: true, hindered })
 }
 
 /// One pass over a suite with this `schedule`.
-pub async fn pass(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    old: &BenchmarkSuiteStatus,
-    schedule: &Schedule,
-    now: Timestamp,
-) -> Result<RoundsCheck, Error> {
+pub async fn pass(pass: &Pass, schedule: &Schedule, now: Timestamp) -> Result<RoundsCheck, Error> {
+    let Pass { suite, old, .. } = pass;
     let created = suite.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
-    let mut rounds = list(ctx, suite).await?;
+    let mut rounds = list(pass).await?;
     let due = due(schedule, &rounds, old, created, now).filter(|_| !suite.spec.suspend);
     let mut hindered = None;
     if let Some(time) = due {
         let round = build::round(suite, time, previous(&rounds));
-        match apply::create(ctx, &suite.uid().unwrap_or_default(), &round).await {
+        match apply::create(pass, &pass.uid(), &round).await {
             Ok(()) => {
                 let (suite, namespace, round) = (suite.name_any(), suite.namespace(), round.name_any());
                 tracing::info!(suite, namespace, round, "round of a suite created");
@@ -116,17 +106,17 @@ pub async fn pass(
     }
     let next = schedule.next(now);
     let status = reported(suite, old, &rounds, next, now);
-    let unseen = unseen(&rounds, &under_way(ctx, suite, &suite.uid().unwrap_or_default()));
+    let unseen = unseen(&rounds, &under_way(pass));
     Ok(RoundsCheck { status, rounds, next, unseen, hindered })
 }
 
 /// Removes old `rounds`, which the written status has.
-pub async fn remove_old(ctx: &SuiteContext, suite: &BenchmarkSuite, rounds: &[Round]) -> Result<(), Error> {
-    let spec = &suite.spec;
+pub async fn remove_old(pass: &Pass, rounds: &[Round]) -> Result<(), Error> {
+    let spec = &pass.suite.spec;
     let compares = spec.baseline.as_ref().is_some_and(|baseline| baseline.previous);
     for round in outdated(rounds, spec.passed_history_limit, spec.failed_history_limit, compares) {
         let removed = round.metadata.clone().into_response_partial::<BenchmarkSuite>();
-        delete(&ctx.client, &removed).await.map_err(Error::Remove)?;
+        delete(&pass.client, &removed).await.map_err(Error::Remove)?;
     }
     Ok(())
 }

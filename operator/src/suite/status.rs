@@ -1,7 +1,7 @@
 //! The status of a suite, derived on every pass from what exists. [`publish`] needs the client, the
 //! rest is pure.
 
-use super::{cache::SuiteCache, context::SuiteContext, ended::Ended, report::Report};
+use super::{cache::SuiteCache, context::Pass, ended::Ended, report::Report};
 use crate::cluster::apply::apply_status;
 use dragstrip_core::{
     labels::SUITE_MANAGER,
@@ -342,16 +342,12 @@ fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Optio
 
 /// Writes `status` if it differs from `old`, and announces changes. `false` if the suite changed or was
 /// deleted meanwhile.
-pub async fn publish(
-    ctx: &SuiteContext,
-    suite: &BenchmarkSuite,
-    old: &BenchmarkSuiteStatus,
-    status: &BenchmarkSuiteStatus,
-) -> kube::Result<bool> {
+pub async fn publish(pass: &Pass, status: &BenchmarkSuiteStatus) -> kube::Result<bool> {
+    let Pass { suite, old, .. } = *pass;
     if old == status {
         return Ok(true);
     }
-    let written = apply_status(&ctx.client, &ctx.overlay, SUITE_MANAGER, suite, status).await?;
+    let written = apply_status(&pass.client, &pass.overlay, SUITE_MANAGER, suite, status).await?;
     if !written {
         return Ok(false);
     }
@@ -361,7 +357,7 @@ pub async fn publish(
     }
     if let Some((warning, reason)) = announcement(old, status) {
         let note = status.message.clone().unwrap_or_default();
-        ctx.announcer.publish(suite, warning, reason, &note).await;
+        pass.announcer.publish(suite, warning, reason, &note).await;
     }
     Ok(true)
 }
