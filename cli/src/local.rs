@@ -1,5 +1,4 @@
-//! `dragstrip run --local`: runs without a cluster. Servers, runners and observers are child
-//! processes of this one.
+//! `dragstrip run --local`: runs without a cluster, with servers, runners and observers as children.
 
 mod children;
 mod clients;

@@ -16,8 +16,7 @@ pub const CLIENT: &str = "client";
 pub const DATASTORE: &str = "dragstrip.dev/datastore";
 /// Name of the BenchmarkRun an object belongs to.
 pub const RUN: &str = "dragstrip.dev/run";
-/// Label on a BenchmarkRun: the suite it belongs to, which its metrics show. People may give it
-/// to runs of their own.
+/// Label on a BenchmarkRun: its suite, which its metrics show. People may give it to their own runs.
 pub const SUITE: &str = "dragstrip.dev/suite";
 /// Uid of the BenchmarkSuite that made the object.
 pub const SUITE_UID: &str = "dragstrip.dev/suite-uid";

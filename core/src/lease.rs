@@ -84,8 +84,7 @@ pub fn holder_of(lease: &Lease) -> Option<Holder> {
     Holder::parse(lease.spec.as_ref()?.holder_identity.as_ref()?)
 }
 
-/// Whether the run that holds `lease` has released it: the Lease is removed when nothing runs
-/// under it.
+/// Whether its holder has released `lease`, which is removed when nothing runs under it.
 pub fn given_back(lease: &Lease) -> bool {
     lease.annotations().contains_key(labels::GIVEN_BACK)
 }

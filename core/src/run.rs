@@ -1,5 +1,4 @@
-//! A run: from its declaration and what was observed of it to its next step, its results and its
-//! status. Pure.
+//! A run: from its declaration and what was observed to its next step, results and status. Pure.
 
 mod confirm;
 pub mod decide;

@@ -19,8 +19,7 @@ fn waits(container: &ContainerStatus) -> bool {
     waiting.is_some_and(|waiting| waiting.reason.as_deref().is_none_or(|reason| ORDINARY.contains(&reason)))
 }
 
-/// Whether events may explain why `pod` waits: it has a node, and a container waits for an ordinary
-/// reason.
+/// Whether events may explain why `pod` waits, with a node, for an ordinary reason.
 fn may_explain(pod: &Pod) -> bool {
     let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     placed

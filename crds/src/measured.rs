@@ -47,8 +47,7 @@ impl LatencySummary {
         ]
     }
 
-    /// The field of a percentile, such as 99.9, of which the 100th is the maximum; `None` for those
-    /// without a field.
+    /// The field of a percentile, such as 99.9 (100 is the maximum), if it has one.
     pub fn percentile_mut(&mut self, percent: f64) -> Option<&mut Option<f64>> {
         self.fields().into_iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|(_, field)| field)
     }

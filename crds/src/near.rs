@@ -11,8 +11,7 @@ pub fn alike(one: &str, other: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(&one.to_lowercase(), &other.to_lowercase())
 }
 
-/// The `names` that `wanted` may mean, the likeliest first. One that differs only in case is the only
-/// one.
+/// The `names` that `wanted` may mean, the likeliest first; one that differs only in case alone.
 pub fn near<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let alike = |name: &'a str| (alike(wanted, name), name);
     let mut found: Vec<(f64, &str)> =

@@ -161,8 +161,7 @@ impl PhaseSpec {
         Some(tenth as u32)
     }
 
-    /// The phase without what changes none of its figures: the one that reports show first, and the
-    /// point after them.
+    /// The phase without what changes no figure: the headline and the confirming point.
     #[must_use]
     pub fn measured(&self) -> Self {
         Self { headline: None, confirm: false, ..self.clone() }
@@ -396,8 +395,7 @@ fn is_duration(path: &str) -> String {
     format!("{path}.matches('^([0-9]+(h|ms|m|s))+$')")
 }
 
-/// CEL: the phases declare no more load than `timeout` allows. The duration of a number of requests
-/// is unknown and counts nothing.
+/// CEL: the phases declare no more load than `timeout` allows; numbers of requests count nothing.
 fn timeout_rule() -> String {
     let seconds = |present: &str, path: &str| {
         format!("({present} && {} ? duration({path}).getSeconds() : 0)", is_duration(path))

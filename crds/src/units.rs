@@ -34,8 +34,7 @@ fn text_schema(longest: usize, pattern: &str, message: &str, more: &[serde_json:
     json_schema!({"type": "string", "maxLength": longest, "x-kubernetes-validations": rules})
 }
 
-/// A type that is a text in JSON and in the schema: `$parse` reads its value, or says what the text
-/// is instead.
+/// A type that is a text in JSON and the schema: `$parse` reads it, or says what else it is.
 macro_rules! text_unit {
     ($(#[$attribute:meta])* $type:ident { $field:ident: $value:ty }, $parse:expr, $schema:expr) => {
         $(#[$attribute])*

@@ -169,8 +169,7 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     Ok((Outcome::Done, action))
 }
 
-/// Pod events bring the next pass, except while ready pods have servers that did not answer or are
-/// being joined.
+/// Pod events bring the next pass, but not while ready servers do not answer or are being joined.
 fn next_pass(ctx: &Context, uid: &str, status: &DatastoreStatus) -> Action {
     let Some(cause) = status::unsettled(status) else {
         ctx.retries.settled(uid);

@@ -1,5 +1,4 @@
-//! Outcomes of passes: their metrics, and for those that failed, a log line if the cause is new and
-//! the wait before the retry.
+//! Outcomes of passes: metrics, and after a failure a log line if the cause is new, and the wait.
 
 use crate::{
     cluster::{apply::namespace_ends, context::Context, retry::Retries},

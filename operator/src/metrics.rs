@@ -51,8 +51,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page of the operator's own `metrics`, of the objects in `world`, and of the newest finished
-    /// runs, at most `limit`.
+    /// A page of the own `metrics`, of the objects in `world` and of at most `limit` finished runs.
     pub fn new(metrics: Metrics, world: World, prices: Prices, limit: usize) -> Self {
         let prices = Arc::new(prices);
         let (nodes, for_history) = (world.nodes.clone(), prices.clone());

@@ -136,8 +136,7 @@ fn configure_pod(settings: &PodSettings, pods: &LabelSelector, pod: &mut PodSpec
     }
 }
 
-/// `template` with `settings`. A spread constraint without a selector counts those pods that `pods`
-/// selects.
+/// `template` with `settings`. Spread constraints without a selector get `pods`.
 pub fn applied(
     settings: &PodSettings,
     pods: &LabelSelector,

@@ -94,8 +94,7 @@ fn awaited() -> (Outcome, Action) {
 }
 
 async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action), Error> {
-    // The new status would lose what it adopts from the last one, such as the target's address or
-    // the end of the run.
+    // The new status would lose what it adopts from the last one, such as the target's address.
     if ctx.overlay.is_ahead_of(run) {
         return Ok(awaited());
     }

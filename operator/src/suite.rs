@@ -77,8 +77,7 @@ const SAFETY_NET: Duration = Duration::from_secs(3600);
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 /// Suites reconciled at the same time.
 const CONCURRENCY: u16 = 4;
-/// Most runs of a suite whose table is current while it is under way: a larger suite gets its table
-/// at its end.
+/// Most runs of a suite with a table while it is under way: a larger one gets it at its end.
 const MOST_LIVE: usize = 300;
 
 async fn reconcile(suite: Arc<BenchmarkSuite>, ctx: Arc<SuiteContext>) -> Result<Action, Error> {

@@ -33,8 +33,7 @@ const WELCH: &str = "Ratios and differences of means have 95 % confidence interv
 const BLOCKS: &str = "Ratios and differences of means have 95 % confidence intervals from the t test of the differences within each repetition of all combinations, so that a drift of the machine cancels out.";
 const PUBLISHED: &str = "Published figures count as exact: a ratio has the 95 % confidence interval of the mean measured here (Student's t). A figure is Better or Worse only if the published one is also outside the range that one more measurement here could give.";
 
-/// Compare every row of `document` with its counterpart in `baseline`, and add the baseline to
-/// the document.
+/// Compare the rows of `document` with `baseline`, and add that to the document.
 pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &BaselineInput, rules: &Rules) {
     document.rules.clone_from(rules);
     // Only combinations of the same suite share blocks.

@@ -1,5 +1,4 @@
-//! The combinations, phases and rows of a document that comparisons, thresholds and forms work
-//! on. Pure.
+//! Combinations, phases and rows of a document, for comparisons, thresholds and forms. Pure.
 
 use crate::document::{AxisHead, Cell, Document, Row};
 use dragstrip_crds::thresholds::MetricName;
@@ -138,8 +137,7 @@ impl<'a> RowIndex<'a> {
     }
 }
 
-/// The rows that represent each combination and phase: the total, or every operation if there
-/// is no total.
+/// The rows that represent each combination and phase: the total, or else every operation.
 pub fn totals<'a>(document: &'a Document, metric: &str) -> Vec<&'a Row> {
     let rows = document.rows.iter().filter(|row| row.metric == metric);
     let phases = grouped(rows, |row| (&row.cell, &row.phase)).into_iter();

@@ -87,8 +87,7 @@ async fn body(mut response: Response, url: &str) -> Result<Vec<u8>, AgentError> 
 }
 
 impl Agents {
-    /// A client that signs with `key`. It uses no proxy, since pods are reached directly,
-    /// and follows no redirect.
+    /// A client that signs with `key`. It uses no proxy and follows no redirect.
     pub fn new(key: SigningKey) -> Result<Self, AgentError> {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -99,8 +98,7 @@ impl Agents {
         Ok(Self { client, key: Arc::new(key) })
     }
 
-    /// Sends a request and reads the answer. One with a `command`, the time within which it is
-    /// done and its body, is signed.
+    /// Sends a request and reads the answer; a `command` (time limit and body) is signed.
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -180,8 +178,7 @@ impl Agents {
         self.command((observer, token), USAGE_PATH, command, SAMPLED_WITHIN).await
     }
 
-    /// What the servers beside the observer used in `window`, by its clock. It ends the
-    /// sampling, and so is signed.
+    /// What the observer's servers used in `window`, by its clock. Signed, since it ends the sampling.
     pub async fn usage(
         &self,
         observer: SocketAddr,
@@ -192,8 +189,7 @@ impl Agents {
         self.send(Method::GET, (observer, token), &path, Some((ANSWER_WITHIN, Vec::new()))).await
     }
 
-    /// How far the agent's clock is from this one: of several readings the one with the
-    /// shortest round trip.
+    /// How far the agent's clock is from this one, by the reading with the shortest round trip.
     pub async fn clock(&self, agent: SocketAddr, token: &str) -> Result<ClockOffset, AgentError> {
         let mut best = self.clock_once((agent, token)).await?;
         for _ in 1..CLOCK_READINGS {
@@ -222,8 +218,7 @@ impl Agents {
     }
 }
 
-/// The path and query for a window. Uids and names of objects, which a token is made of, need
-/// no escapes.
+/// The path and query for a window. A token, of uids and names, needs no escapes.
 fn usage_query(window: &UsageWindow) -> String {
     let UsageWindow { token, from_unix_nanos, to_unix_nanos } = window;
     format!("{USAGE_PATH}?token={token}&fromUnixNanos={from_unix_nanos}&toUnixNanos={to_unix_nanos}")

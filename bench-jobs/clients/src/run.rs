@@ -227,8 +227,7 @@ impl Conductor<'_> {
         outcome
     }
 
-    /// Ends the work. What has not ended after a while is cut off; its requests stay unanswered
-    /// in the counts.
+    /// Ends the work. What does not end soon is cut off; its requests count as unanswered.
     async fn stop(
         &self,
         running: &mut Running,

@@ -170,8 +170,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Checks that each of so many connections or tasks can draw keys; the last one's share
-    /// is the smallest.
+    /// Checks that so many connections or tasks can draw keys; the last has the smallest share.
     pub fn check_keys(&self, clients: u64) -> Result<(), SpecificationError> {
         let share = Share { index: clients.saturating_sub(1), connections: clients };
         let picker = KeyPicker::new(&self.keys, share);
@@ -194,8 +193,7 @@ impl Configuration {
         self.specification.task == Task::VerifyKeys
     }
 
-    /// Clients of all threads together; each has a connection, in a cluster one
-    /// to every shard.
+    /// Clients of all threads, each with a connection, in a cluster to every shard.
     pub fn connections(&self) -> usize {
         self.threads * self.connections_per_thread
     }

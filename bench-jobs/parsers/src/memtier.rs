@@ -34,8 +34,7 @@ pub enum MemtierError {
     Percentile { section: String, name: String },
 }
 
-/// Reads a result file, with the standard error that belongs to it, of a load on a
-/// target of so many servers.
+/// Reads a result file, with its standard error, of a load on so many servers.
 pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, MemtierError> {
     // Invalid JSON may still be memtier's: it writes its options unescaped.
     let document = Value::parse(text).ok();

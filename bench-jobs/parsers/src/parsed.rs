@@ -14,8 +14,7 @@ pub struct Parsed {
     pub operations: Vec<Operation>,
     /// Figures of other kinds, in the order of the output.
     pub metrics: Vec<Metric>,
-    /// Duration in seconds by the tool's own account: of all operations
-    /// together, or of the only one.
+    /// Seconds by the tool's account, of all operations together or the only one.
     pub seconds: Option<f64>,
     /// When the load began, in nanoseconds of Unix time by the tool's clock.
     pub start_unix_nanos: Option<i64>,

@@ -158,8 +158,7 @@ pub struct JobSpec {
     /// delivered, in seconds: only if it was scraped that shortly before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub linger_seconds: f64,
-    /// Whether the runner itself reads the memory of the servers; absent if the operator queries
-    /// their observers.
+    /// Whether the runner reads the servers' memory; absent if the operator queries observers.
     pub memory: Option<JobMemory>,
 }
 

@@ -1,5 +1,4 @@
-//! The results of one repetition: of one client pod ([`PodResult`]) and of all of them together
-//! ([`RepetitionResult`]).
+//! The results of one repetition: of a client pod ([`PodResult`]) and of all ([`RepetitionResult`]).
 
 mod environment;
 mod pod;

@@ -44,8 +44,7 @@ const FAILURE_CHARACTERS: usize = 1000;
 const FAILURE_LINES: usize = 20;
 /// Label on each further ConfigMap: which part it holds, from 2.
 pub const PART: &str = "dragstrip.dev/result-part";
-/// Value of [`PART`] of the ConfigMap that holds what was read of the servers' memory after
-/// the settle time of a phase.
+/// Value of [`PART`] of the ConfigMap with the servers' memory after the settle time of a phase.
 pub const SETTLED: &str = "settled";
 /// Key of the readings in it, as JSON.
 pub const SETTLED_KEY: &str = "memory.json";

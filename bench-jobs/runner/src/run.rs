@@ -1,5 +1,4 @@
-//! `run`: one repetition of one phase, as one client pod. Whatever happens becomes one
-//! result that is delivered once.
+//! `run`: one repetition of a phase, as a client pod. Whatever happens becomes one result.
 
 mod account;
 mod load;

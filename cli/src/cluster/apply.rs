@@ -228,8 +228,7 @@ async fn apply_all(cluster: &Cluster, declared: &[Declared], options: &Options) 
     outcome.and_then(|()| Ok(printed?))
 }
 
-/// Applies the manifests, and follows them with --watch. `requested` is the namespace of the
-/// command line.
+/// Applies the manifests, and follows them with --watch, by default in the namespace `requested`.
 pub async fn run(cluster: &Cluster, options: &Options, requested: Option<&str>) -> Result<ExitCode, Error> {
     let declared = prepare(options, requested)?;
     let watched = if options.watch { Some(watched_namespace(&declared, &cluster.namespace)?) } else { None };

@@ -73,8 +73,7 @@ pub enum Error {
     Print(#[from] print::Error),
 }
 
-/// The suite: a run for each of so many starts of a server with the spec `datastore`, with the `phases`
-/// and the clients of `run`.
+/// The suite: a run for each start of a server with the spec `datastore`, with the clients of `run`.
 fn suite(options: &Options, name: &str, run: &BenchmarkRun, datastore: &Value, phases: &Value) -> Value {
     json!({
         "apiVersion": "dragstrip.dev/v1alpha1",

@@ -1,5 +1,4 @@
-//! The cluster and namespace that a command works in, and the objects that it names. Needs
-//! the client.
+//! The cluster and namespace of a command, and the objects it names. Needs the client.
 
 use crate::manifests::kind::Kind;
 use clap::Args;

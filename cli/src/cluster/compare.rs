@@ -91,8 +91,7 @@ fn side_by_side(input: &Input) -> bool {
     input.axes.is_empty() && input.variants.is_empty()
 }
 
-/// Names two runs of the same name, as before and after a change, by the command line: otherwise
-/// they would be one combination.
+/// Names two runs of one name by the command line: they would be one combination.
 fn labelled(there: (Input, &str), here: (Input, &str)) -> (Input, Input) {
     let same = there.0.title == here.0.title;
     let label = |(mut input, given): (Input, &str)| {
@@ -180,8 +179,7 @@ fn failed(document: &Document) -> impl Iterator<Item = &RunRecord> {
     document.runs.iter().filter(bad)
 }
 
-/// Whether the comparison could have shown anything: throughput that may have halved for all it shows
-/// was not compared.
+/// Whether the comparison could show anything, such as that throughput halved.
 fn is_compared(row: &Row, comparison: &Comparison) -> bool {
     let constant = comparison.difference.low == 0.0 && comparison.difference.high == 0.0;
     let is_throughput = row.metric == MetricName::OperationsPerSecond.to_string();

@@ -108,8 +108,7 @@ async fn refresh(cluster: &Cluster, view: &mut View) -> Result<Vec<String>, clie
     Ok(lines)
 }
 
-/// The loads of the runs in `view`, and of the runs of its suites. An account that may not see
-/// pods sees the runs alone.
+/// The loads of the runs and suites in `view`; none for an account that may not see pods.
 async fn loads(cluster: &Cluster, view: &View) -> Vec<Load> {
     let names = view.names();
     let of = |kind: Kind| names.iter().filter(move |(one, _)| *one == kind).map(|(_, name)| name.clone());

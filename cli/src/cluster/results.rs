@@ -84,8 +84,7 @@ fn last_measurement(names: Vec<String>) -> Vec<String> {
     names.into_iter().filter(|name| letter(name) == last).collect()
 }
 
-/// The ConfigMaps that the status of `phase` names. It names only the knees of a search, so
-/// those are not enough.
+/// The ConfigMaps that the status of `phase` names: of a search, only the knees'.
 fn named(phase: &PhaseStatus) -> Vec<String> {
     let all = phase.repetitions.iter().filter(|_| phase.search.is_none());
     all.map(|repetition| repetition.config_map.clone()).collect()

@@ -60,8 +60,7 @@ pub struct Program<'a> {
     pub orphaned: Signal,
 }
 
-/// A child in a process group of its own, which its warden leads: a terminal's Ctrl-C reaches only
-/// this process.
+/// A child in its warden's process group: a terminal's Ctrl-C reaches only this process.
 pub struct Process {
     pub name: String,
     warden: Child,

@@ -201,8 +201,7 @@ async fn race(
     }
 }
 
-/// Runs `run` on this machine, against the one of `datastores` that it names. Checks everything
-/// before anything starts.
+/// Runs `run` on this machine, against its one of `datastores`, after all checks.
 pub async fn run_locally(
     run: &BenchmarkRun,
     datastores: &[Datastore],
@@ -229,8 +228,7 @@ pub async fn run_locally(
     Ok(raced)
 }
 
-/// Starts the server, measures, and always ends the server. An error ends the run as Failed, as in
-/// a cluster.
+/// Starts the server, measures, and always ends the server. An error fails the run.
 async fn conduct(
     plan: Plan,
     directory: &Directory,

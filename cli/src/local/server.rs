@@ -1,5 +1,4 @@
-//! The server of a local run and the observer beside it. Touches processes, ports and the
-//! observer.
+//! The server of a local run and its observer. Touches processes and ports.
 
 use super::{
     children::{self, Process, Program, last_lines, read_output},

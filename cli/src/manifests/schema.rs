@@ -1,5 +1,4 @@
-//! What the API server says of a spec's shape: fields, types and ranges, by the CRD's own
-//! schema. Pure.
+//! What the CRD's schema says of a spec: fields, types and ranges. Pure.
 
 use super::problem::Problem;
 use dragstrip_crds::near::did_you_mean;

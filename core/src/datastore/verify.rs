@@ -1,5 +1,4 @@
-//! Declared against true: what the running server says of itself must be what
-//! the manifest says. Pure.
+//! What the running server says of itself must be what the manifest says. Pure.
 
 use super::engines;
 use dragstrip_crds::{DatastoreSpec, Engine, observed::ServerTruth};

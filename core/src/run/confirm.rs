@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 /// Longest time that the point is measured, in seconds: it shows a gain and is not a figure.
 const LONGEST_SECONDS: u32 = 10;
 
-/// The tool of `phase` with twice the connections per thread, and their number; `None` if the phase
-/// does not declare that point.
+/// The tool of `phase` with twice the connections per thread, and their number, if the phase declares it.
 pub fn doubled(phase: &PhaseSpec) -> Option<(ToolSpec, u64)> {
     let mut tool = phase.confirm.then(|| phase.tool.clone())?;
     let (connections, time) = match &mut tool {

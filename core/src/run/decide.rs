@@ -304,8 +304,7 @@ fn until_silent(
     silent_from.is_none_or(|silent_from| now < silent_from).then_some(Step::Wait(waiting, Some(until)))
 }
 
-/// The step before a Job may be created: target first, then the turn, then the
-/// server's own report.
+/// The step before a Job may be created: target, then turn, then the server's own report.
 fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Timestamp) -> Step {
     let until = Some(observed.deadline);
     let attempt = &run.attempts[current];

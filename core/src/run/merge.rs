@@ -200,8 +200,7 @@ fn in_time(schedule: ScheduleRecord, pods: &[PodResult]) -> ScheduleRecord {
     ScheduleRecord { answered_in_time, ..schedule }
 }
 
-/// What went wrong in `pod`, if anything did. A part of a result is not one: its sums
-/// would look like complete ones.
+/// What went wrong in `pod`, if anything did. A part of a result looks complete by its sums.
 fn failure_of(pod: &PodResult) -> Option<Failure> {
     let part = || Failure::new(FailureStep::Lost, "only part of its result could be read".to_owned());
     pod.failure.clone().or_else(|| (!pod.complete).then(part))

@@ -79,8 +79,7 @@ fn retries(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> Vec<R
         .collect()
 }
 
-/// Whether a step changes what people should read. After any other step, the next pass follows
-/// within milliseconds.
+/// Whether a step changes what people should read: after any other, the next pass follows at once.
 pub fn worth_reporting(step: &Step) -> bool {
     matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_) | Step::StandBack { .. })
 }
@@ -196,8 +195,7 @@ fn bounds(
     thresholds::evaluate(&run.spec.thresholds, &declared, &figures.phases)
 }
 
-/// The status of `run` when the next step is `step`, with the figures of `results`
-/// where they were read.
+/// The status of `run` before `step`, with the figures of `results` where they were read.
 pub fn of_step(
     run: &ValidatedRun,
     old: &BenchmarkRunStatus,

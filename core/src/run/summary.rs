@@ -1,5 +1,4 @@
-//! Stored repetitions as the status shows them: per phase and operation, merged
-//! and with their spread. Pure.
+//! Stored repetitions as the status shows them, merged by phase and operation. Pure.
 
 use super::{
     confirm::confirmed,
@@ -26,8 +25,7 @@ use dragstrip_results::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The row of `name` over all repetitions: the one place where measured operations become those
-/// of a status.
+/// The row of `name` over all repetitions: only here do measured operations become those of a status.
 fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationStatus> {
     let rows: Vec<&Operation> =
         repetitions.iter().filter_map(|r| r.operations.iter().find(|row| row.name == name)).collect();
@@ -161,8 +159,7 @@ fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> 
     })
 }
 
-/// The largest memory that all servers together had after a measurement; `None` if
-/// one of them did not report it.
+/// The largest memory of all servers together after a measurement; `None` if one did not report it.
 fn server_memory(results: &[&RepetitionResult]) -> Option<ServerMemoryStatus> {
     let of = |result: &&RepetitionResult| {
         let servers = result.servers.iter().map(|server| server.usage.cgroup.as_ref());

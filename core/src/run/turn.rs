@@ -1,5 +1,4 @@
-//! Turn taking: the Leases a run needs, their holders, the nodes for its clients, and its place in
-//! the queue. Pure.
+//! Turn taking: the Leases a run needs, their holders, its clients' nodes and its place in the queue. Pure.
 
 pub mod client_nodes;
 
@@ -27,9 +26,8 @@ use std::{
     sync::Arc,
 };
 
-/// The Leases that a run against `target` needs beside those of its clients' nodes: that of the
-/// target, and that of each node with one of its servers, since two servers under load on one node
-/// disturb each other.
+/// The Leases that a run against `target` needs beside those of its clients' nodes: those of the target and
+/// of its servers' nodes, where another server under load would disturb.
 pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
     let own = match &target.datastore {
         Some(datastore) => LeaseKey::of_datastore(&datastore.namespace, &datastore.name),
@@ -208,8 +206,7 @@ impl Choice {
         Self { blocked: blocked.flatten(), needs, nodes, own, least, too_few }
     }
 
-    /// The nodes of those `chosen` that the clients are bound to: none if there are too few, since
-    /// others are to come.
+    /// The `chosen` nodes that clients are bound to: none if they are too few, since others are to come.
     fn bound(&self, chosen: &[String]) -> Vec<String> {
         if self.too_few.is_some() { Vec::new() } else { chosen.to_vec() }
     }

@@ -1,5 +1,4 @@
-//! Spec to [`ValidatedRun`]: what the run measures, as a flat list of attempts
-//! in order. Pure.
+//! Spec to [`ValidatedRun`]: what the run measures, as a list of attempts. Pure.
 
 pub(super) mod attempt;
 mod rules;

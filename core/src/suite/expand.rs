@@ -324,8 +324,7 @@ fn layout(suite: &BenchmarkSuite) -> Plan {
     Plan { axes, cells, order, unmeasurable: None, stem: stem(&suite.name_any()) }
 }
 
-/// What `suite`, whose runs must be `allowed`, measures, and in which order; the error is everything
-/// that is wrong with it.
+/// What `suite`, whose runs must be `allowed`, measures, in order; the error is all that is wrong.
 pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invalid> {
     let spec = &suite.spec;
     let mut problems: BTreeSet<String> = axes::check(spec, &OF_RUN).into_iter().collect();

@@ -57,8 +57,7 @@ pub fn validate(suite: &BenchmarkSuite) -> Result<Plan, expand::Invalid> {
     expand::plan(suite, &|run| written.check(run))
 }
 
-/// What `suite`, which has started, measures. Rights are checked again: nothing else checks what
-/// patches and axes add.
+/// What the started `suite` measures. Nothing but its rights is checked again, for patches and axes.
 pub fn validate_started(suite: &BenchmarkSuite) -> Plan {
     let written = Written::of(&suite.spec);
     expand::plan_of_started(suite, &|run| written.check(run))

@@ -26,8 +26,7 @@ pub fn api<K: Namespaced>(client: &Client, object: &K) -> Api<K> {
     Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
 }
 
-/// Creates `object`. If its name exists already, changes nothing and returns the metadata of the
-/// existing object.
+/// Creates `object`, or changes nothing and returns the metadata of the object that has its name.
 pub async fn create<K: Namespaced + Serialize>(
     client: &Client,
     manager: &str,

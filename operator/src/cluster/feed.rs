@@ -53,8 +53,7 @@ where
     subscribers: Vec<mpsc::UnboundedSender<Arc<K>>>,
 }
 
-/// `events` with the start of each list delayed until the next event: a list that the API server then
-/// refuses is not a success.
+/// `events` with the start of each list delayed until the next event: one that is then refused failed.
 fn begun_lists<A>(
     events: impl Stream<Item = watcher::Result<Event<A>>>,
 ) -> impl Stream<Item = watcher::Result<Event<A>>> {

@@ -77,8 +77,7 @@ pub enum Acquired {
     All,
     /// None: another run of this process is acquiring one of them, which the overlay now shows.
     Reserved,
-    /// None: somebody else holds one of them, which the overlay now shows. No watch may ever show it:
-    /// it may lack our labels.
+    /// None: somebody else holds one, which the overlay now shows. Without our labels no watch shows it.
     Lost,
 }
 

@@ -12,8 +12,7 @@ use std::{
 const FIRST: Duration = Duration::from_millis(250);
 /// The longest wait of what is retried with patience.
 const LONGEST_WITH_PATIENCE: Duration = Duration::from_secs(30);
-/// How late a retry may come. After a longer pause this process was away, so that what happened before
-/// says nothing about the object.
+/// How late a retry may come. After a longer pause this process was away, and earlier failures are void.
 const AWAY: SignedDuration = SignedDuration::from_secs(15);
 /// Every retry comes earlier: a failure without a retry for so long is about an object that is gone.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(1);

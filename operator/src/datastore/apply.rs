@@ -67,8 +67,7 @@ impl Error {
 pub enum Applied {
     /// They exist, with this StatefulSet.
     Present(Arc<StatefulSet>),
-    /// They were created a moment ago: the StatefulSet's event brings the next pass, which has
-    /// something to report.
+    /// They were just created: the StatefulSet's event brings the next pass, which can report.
     Created,
     /// A run holds the server: nothing was changed.
     Waits(Holder),

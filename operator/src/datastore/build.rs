@@ -54,8 +54,7 @@ fn selector(name: &str) -> BTreeMap<String, String> {
     pairs([(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, name)])
 }
 
-/// The pods whose addresses the Service's name has: all, or the primary alone, so that a client never
-/// writes to a replica.
+/// The Service's pods: all, or the primary alone, so that a client never writes to a replica.
 fn service_selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
     let mut labels = selector(&datastore.name);
     if matches!(Shape::of(&datastore.spec), Shape::Replicated(_)) {
@@ -128,8 +127,7 @@ fn template(
     pod_settings::applied(&datastore.spec.pod, &with_labels(selector(&datastore.name)), own)
 }
 
-/// The Service and StatefulSet of `datastore`. Its observers accept only commands that are signed with
-/// `key`, if there is one.
+/// The Service and StatefulSet of `datastore`. Observers demand commands signed with `key`.
 pub fn build(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&VerifyingKey>) -> Resources {
     let built_for = datastore.generation.to_string();
     let stateful_set = StatefulSet {

@@ -117,8 +117,7 @@ fn ready(datastore: &ValidatedDatastore, fetched: &Fetched, verified: &Finding) 
     }
 }
 
-/// Why a pass must follow soon although no event will bring one: all pods are ready, and a server has
-/// not answered or is not joined.
+/// Why a pass must follow soon without an event: pods are ready, but a server is silent or not joined.
 pub fn unsettled(status: &DatastoreStatus) -> Option<&str> {
     let ready = conditions::find(&status.conditions, READY)?;
     [JOINING, NOT_VERIFIED].contains(&ready.reason.as_str()).then_some(&ready.message)

@@ -192,8 +192,7 @@ impl History {
     }
 }
 
-/// Whether the API server has no streaming lists (WatchList, a feature of Kubernetes 1.34 that can be
-/// off).
+/// Whether the API server has no streaming lists (WatchList, of Kubernetes 1.34, can be off).
 fn refuses_streaming(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
     matches!(status.code, 400 | 422) && status.message.contains("sendInitialEvents")

@@ -1,5 +1,4 @@
-//! The version of the operator and the resources of its process, under the names of all Prometheus
-//! clients. Reads /proc.
+//! The operator's version and its process's resources, under Prometheus clients' usual names. Reads /proc.
 
 use super::families::{Families, Metric};
 use procfs::{ProcError, WithCurrentSystemInfo as _, process::Process};

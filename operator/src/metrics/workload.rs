@@ -66,8 +66,7 @@ fn bullmq(spec: &BullmqSpec) -> String {
     )
 }
 
-/// The workload of `tool`, such as `SET 10%, GET 90%, 32 B`. For `exec` only the program: its arguments
-/// may contain secrets.
+/// The workload of `tool`, such as `SET 10%, GET 90%, 32 B`. Of `exec` the program: arguments may be secret.
 pub fn summary(tool: &ToolSpec) -> String {
     match tool {
         ToolSpec::Loadgen(spec) => loadgen(spec),

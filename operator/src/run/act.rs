@@ -118,8 +118,7 @@ async fn remove_datastore(pass: &Pass) -> Result<Applied, Error> {
     Ok(Applied::Progressed)
 }
 
-/// Acquires every Lease that is not held yet, or none. The next pass sees a Lease that another
-/// run acquired first.
+/// Acquires all missing Leases or none. The next pass sees a Lease that another run got first.
 async fn take_turn(at: &StepPass) -> Result<Applied, Error> {
     if let Some(trouble) = unplaceable(at.fetched) {
         return Ok(Applied::Hindered(trouble));
@@ -219,8 +218,7 @@ async fn send_start(at: &StepPass, index: usize) -> Applied {
     }
 }
 
-/// Deletes the Job of `attempt` and with it its pods: their results are stored, or they never
-/// loaded anything.
+/// Deletes the Job of `attempt` with its pods: their results are stored, or they never loaded.
 async fn remove_job(at: &StepPass, attempt: &Attempt) -> Result<(), Error> {
     match at.fetched.jobs.get(&attempt.name) {
         Some(job) => {
@@ -240,8 +238,7 @@ fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 
-/// At the end of `run`: stops its load and removes its own Datastore; the lease cleaner does the
-/// rest. Safe to repeat.
+/// Stops the load of an ended `run` and removes its own Datastore, not its Leases. Safe to repeat.
 pub async fn clear_up(ctx: &RunContext, run: &BenchmarkRun) -> Result<(), Error> {
     let uid = run.uid().unwrap_or_default();
     // The watch may not show a Job yet that was created a moment ago and would load for its whole time.

@@ -1,5 +1,4 @@
-//! The objects that a run creates: its own Datastore, a Job per attempt, ConfigMaps per result.
-//! Pure.
+//! What a run creates: its Datastore, a Job per attempt, ConfigMaps per result. Pure.
 
 mod placement;
 mod pod;
@@ -139,8 +138,7 @@ fn template(run: &ValidatedRun, attempt: &Attempt, pod: PodSpec) -> PodTemplateS
     pod_settings::applied(&run.spec.clients.pod, &with_labels(clients), own)
 }
 
-/// The Job of `attempt`: all its pods at once, on the nodes that the run holds for them, without
-/// retries.
+/// The Job of `attempt`: all pods at once, on the run's nodes, without retries.
 pub fn job(
     run: &ValidatedRun,
     attempt: &Attempt,

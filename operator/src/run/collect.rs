@@ -1,5 +1,4 @@
-//! From pods that have ended to a stored result: reads their logs, gathers evidence from the
-//! observers, and stores both.
+//! From ended pods to a stored result: reads logs, gathers the observers' evidence, stores both.
 
 pub mod evidence;
 mod log;

@@ -49,8 +49,7 @@ impl RunContext {
         Ok(self.under_way(holder).await?.is_some())
     }
 
-    /// The same of the run in this `version`: another operator may have started, failed or cancelled it
-    /// since.
+    /// The same of the run in this `version`: another operator may have acted since.
     pub async fn is_unchanged(&self, holder: &Holder, version: Option<&str>) -> kube::Result<bool> {
         let run = self.under_way(holder).await?;
         Ok(run.is_some_and(|run| run.metadata.resource_version.as_deref() == version))

@@ -53,8 +53,7 @@ fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus
     tracing::info!(run = name, namespace, phase = %status.phase, measured, message, "run");
 }
 
-/// Writes `status` if it differs from `old`, and announces changes. `false` if the run changed or was
-/// deleted meanwhile.
+/// Writes `status` if it is new, and announces changes; `false` if the run changed or was deleted.
 pub async fn publish(
     ctx: &RunContext,
     run: &BenchmarkRun,

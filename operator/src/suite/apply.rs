@@ -47,8 +47,7 @@ pub enum Error {
     Cancel(#[source] kube::Error, String),
 }
 
-/// Checks that `existing` is the suite's own, with the spec that `planned` has; nothing else is ever
-/// touched.
+/// Checks that `existing` is the suite's own, with the spec of `planned`.
 fn check<K: Namespaced>(existing: &PartialObjectMeta<K>, suite_uid: &str, planned: &K) -> Result<(), Error> {
     let (kind, name) = (K::kind(&()).into_owned(), planned.name_any());
     if existing.metadata.deletion_timestamp.is_some() {
@@ -142,8 +141,7 @@ async fn judge_one(
     }
 }
 
-/// Why the API server refuses runs of a suite, of which none was created yet: a dry run creates the
-/// first run of each combination.
+/// Why the API server refuses runs of a suite before its first: by a dry run of each combination.
 pub async fn judge(at: &PlannedPass) -> Result<Option<String>, Error> {
     let api: Api<BenchmarkRun> = at.api();
     let (mut first, mut more) = (None, 0);

@@ -30,8 +30,7 @@ pub struct SuiteCache {
 }
 
 impl SuiteCache {
-    /// Stores the plan of this generation. Drops the runs of another plan: their numbers do not
-    /// belong to this one.
+    /// Stores the plan of this generation, and drops the runs of another plan.
     pub fn follow(&mut self, generation: i64, plan: Arc<Plan>) {
         if self.plan.as_ref().is_some_and(|(_, before)| *before != plan) {
             *self = Self::default();

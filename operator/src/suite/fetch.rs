@@ -140,8 +140,7 @@ impl Runs<'_> {
     }
 }
 
-/// Drops from the cache the ended runs that somebody deleted, which are to be measured again.
-/// Returns whether there are any.
+/// Drops deleted ended runs from the cache, to be measured again; returns whether there are any.
 pub async fn drop_deleted(pass: &Pass, cache: &mut SuiteCache) -> Result<bool, Error> {
     let api = pass.api::<BenchmarkRun>();
     let listed = api.list_metadata(&of_suite(&pass.uid())).await.map_err(Error::List)?;

@@ -75,8 +75,7 @@ impl Report {
     }
 }
 
-/// Most stored results that are read for curves and timelines, since all are in memory at once; with
-/// more, these are left out.
+/// Most stored results for curves and timelines, which are in memory at once and else left out.
 const MOST_RESULTS: usize = 200;
 /// Most bytes of all of them as JSON.
 const MOST_BYTES: usize = 16 << 20;
@@ -121,8 +120,7 @@ fn entries<'a>(plan: &'a Plan, cache: &'a SuiteCache) -> Compressed<'a> {
     Compressed(plan.order.iter().filter_map(entry).collect())
 }
 
-/// The document of the runs that have ended so far, from their statuses alone; its only baseline is
-/// a variant of the suite. Pure.
+/// The document of ended runs, by their statuses; its only baseline is a variant of the suite. Pure.
 pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Document {
     let variant = suite.spec.baseline.as_ref().and_then(|baseline| baseline.variant.clone());
     let mut input = Input::of_suite(suite, plan.axes.clone());
@@ -130,8 +128,7 @@ pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Docume
     document_of(input, &entries(plan, cache))
 }
 
-/// The report of the suite with this uid that begins in this ConfigMap, and its number of parts; the
-/// reason if it cannot be read.
+/// The report of the suite with this uid, from its `first` ConfigMap, and its number of parts, or why not.
 async fn read(
     api: &Api<ConfigMap>,
     first: &ConfigMap,

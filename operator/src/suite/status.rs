@@ -1,5 +1,4 @@
-//! The status of a suite, derived on every pass from what exists. [`publish`] needs the client, the
-//! rest is pure.
+//! The status of a suite, derived from what exists. Pure but for [`publish`], which needs the client.
 
 use super::{cache::SuiteCache, context::Pass, ended::Ended, report::Report};
 use crate::cluster::apply::apply_status;
@@ -58,8 +57,7 @@ fn mean(row: &Row) -> Option<f64> {
     row.spread.as_ref().map(|spread| spread.mean)
 }
 
-/// The throughput of each combination and phase: of all operations together, or of each if they ran
-/// one after the other.
+/// Throughput by combination and phase, of all operations, or of each if they ran one by one.
 fn throughputs(document: &Document) -> Vec<&Row> {
     let rate = MetricName::OperationsPerSecond.to_string();
     let rates: Vec<&Row> = document.rows.iter().filter(|row| row.metric == rate).collect();
@@ -340,8 +338,7 @@ fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Optio
     }
 }
 
-/// Writes `status` if it differs from `old`, and announces changes. `false` if the suite changed or was
-/// deleted meanwhile.
+/// Writes `status` if it is new, and announces changes; `false` if the suite changed or was deleted.
 pub async fn publish(pass: &Pass, status: &BenchmarkSuiteStatus) -> kube::Result<bool> {
     let Pass { suite, old, .. } = *pass;
     if old == status {

@@ -112,8 +112,7 @@ fn timeline(result: &RepetitionResult) -> Option<Timeline> {
     })
 }
 
-/// The share of a second that the load must fill: a shorter last second would look like a
-/// collapse of throughput.
+/// The share of a second that the load must fill: a shorter one would look like a collapse.
 const FULL_SECOND: f64 = 0.99;
 
 pub(super) fn full_seconds(pod: &PodResult) -> Vec<u64> {

@@ -221,8 +221,7 @@ impl<'a> Collector<'a> {
         self.add(phase, TOTAL, repetition, verdict, figures.collect());
     }
 
-    /// What the status has of a single repetition: figures of the total, which are also those of
-    /// a single operation.
+    /// What the status has of a repetition: figures of the total, or of the single operation.
     fn add_repetition(&mut self, phase: &PhaseStatus, row: &RepetitionStatus) {
         let single = phase.operations.len() <= 2;
         let is_total = |operation: &&OperationStatus| single || operation.operation == TOTAL;

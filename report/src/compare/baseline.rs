@@ -71,8 +71,7 @@ impl<'a> Baseline<'a> {
         self.other.is_none() && self.table.is_none()
     }
 
-    /// Whether the baseline is one of several runs beside each other, of which nothing was declared
-    /// to differ but the server.
+    /// Whether the baseline is one of several runs that declare no difference but the server.
     pub fn is_one_of_several_runs(&self) -> bool {
         self.is_within() && self.kind == "run"
     }

@@ -1,5 +1,4 @@
-//! Checks which conditions differ between combinations and their baseline, beyond those that a
-//! suite varies. Pure.
+//! Conditions that differ from the baseline's, beyond those that a suite varies. Pure.
 
 use super::baseline::Baseline;
 use crate::{
@@ -27,8 +26,7 @@ const WORKLOAD: [&str; 2] = ["/phases", "/clients"];
 /// Digest of the Datastore's declaration: if it differs, every other server fact may differ too.
 const DECLARATION: &str = "server.declaration";
 
-/// The differing conditions, and the combinations that are not comparable because of them with
-/// the reason.
+/// The differing conditions, and why some combinations are not comparable.
 pub fn check(
     document: &Document,
     entries: &dyn Entries,
@@ -74,8 +72,7 @@ fn refusal(differences: &[Difference]) -> Option<String> {
     ))
 }
 
-/// The facts of the usable runs of `cell`, or of all runs if none is usable; values that differ
-/// are joined with commas.
+/// The facts of the usable runs of `cell`, or else of all; commas join different values.
 fn facts_of(document: &Document, cell: &Cell) -> Facts {
     let runs = || document.runs.iter().filter(|run| run.cell == *cell);
     let usable = |run: &&RunRecord| run.verdict.is_some_and(|verdict| verdict != Verdict::Invalid);

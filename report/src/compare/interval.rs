@@ -14,8 +14,7 @@ const LEVEL: f64 = 0.05;
 /// The share of cases in which a detectable difference is found.
 const POWER: f64 = 0.8;
 
-/// The smallest step between any two of `values`, which shows how a tool rounded them; 0 if all
-/// are the same.
+/// The smallest step between `values`, which a tool rounded to; 0 if all are the same.
 pub fn step(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -125,8 +125,7 @@ impl Series<'_> {
         firsts
     }
 
-    /// The rounds of each level, in order. At the end of the series, each border is where all rounds of
-    /// both levels put it.
+    /// The rounds of each level. In the end, all rounds of both levels decide on a border.
     pub fn levels(&self) -> Vec<Range<usize>> {
         let mut borders = self.found();
         borders.push(self.logs.len());

@@ -1,5 +1,4 @@
-//! The table of the conditions of runs: a fact that all runs share once, others by variant or by
-//! run. Pure.
+//! The conditions of runs: a fact that all share once, others by variant or run. Pure.
 
 use super::grid::{Column, Grid, Item, Kind};
 use crate::{

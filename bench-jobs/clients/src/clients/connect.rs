@@ -14,8 +14,7 @@ use crate::plan::{Library, LibraryPlan};
 use dragstrip_crds::workload::ConnectionKind;
 use dragstrip_loadgen::configuration::Configuration;
 
-/// Connects `plan.pool_size` times, one after the other; a pool is one link. `watch` sees
-/// what a library does by itself.
+/// Connects `plan.pool_size` times in turn; a pool is one link. `watch` sees the library's own connects.
 pub(crate) async fn connect(
     configuration: &Configuration,
     plan: &LibraryPlan,

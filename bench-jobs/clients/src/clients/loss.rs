@@ -31,8 +31,7 @@ impl Losses {
         }
     }
 
-    /// Notes the end of a connection of fred's: requests that it had not sent yet
-    /// would never be answered.
+    /// Notes the end of a connection of fred's, which never answers its unsent requests.
     pub(crate) fn note_end_of(&self, connection: ConnectHandle) {
         let losses = self.clone();
         tokio::spawn(async move {

@@ -55,8 +55,7 @@ fn rate(amount: f64, seconds: Estimate) -> Estimate {
     Estimate { low: amount / seconds.high, mid: amount / seconds.mid, high: amount / seconds.low }
 }
 
-/// Mean seconds of up to [`MAXIMUM_SAMPLES`] runs of consecutive batches, whose
-/// lengths differ by at most one.
+/// Mean seconds of up to [`MAXIMUM_SAMPLES`] runs of batches, of equal length within one.
 fn samples(times: &[Duration]) -> Vec<f64> {
     let count = times.len().min(MAXIMUM_SAMPLES);
     let bound = |sample: usize| sample * times.len() / count;
@@ -81,8 +80,7 @@ fn estimate(samples: &[f64]) -> Option<Estimate> {
     Some(Estimate { low: percentile(&means, tail), mid: mean(samples), high: percentile(&means, 1.0 - tail) })
 }
 
-/// Value at `share` (0 to 1) of sorted values, between neighbours by linear
-/// interpolation.
+/// Value at `share` (0 to 1) of sorted values, linearly interpolated.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the rank is within the slice
 fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = share * (sorted.len().saturating_sub(1)) as f64;

@@ -1,5 +1,4 @@
-//! Tasks that each send one request, await its reply and go on, as fred's own
-//! benchmark does.
+//! Tasks that send one request after the other, as fred's own benchmark does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

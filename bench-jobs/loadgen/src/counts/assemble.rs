@@ -171,8 +171,7 @@ impl Counts<'_> {
     }
 }
 
-/// Whether an operation reads keys, each of which exists or not. A second one of the same name
-/// is `MGET#2`.
+/// Whether an operation reads keys. A second one of the same name is `MGET#2`.
 fn is_read(name: &str) -> bool {
     ["GET", "MGET", "EXISTS"].contains(&name.split('#').next().unwrap_or(name))
 }

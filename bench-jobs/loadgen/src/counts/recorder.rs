@@ -215,8 +215,7 @@ impl Recorder {
         (bytes, latency)
     }
 
-    /// Records answers to requests of one operation and origin, which arrived
-    /// together at `arrived`.
+    /// Records answers to requests of one operation and origin that arrived together.
     #[inline]
     pub fn record(&mut self, operation: OperationIndex, tally: Tally, origin: Origin, arrived: Instant) {
         if let Some(place) = self.tallies.get_mut(operation.0) {

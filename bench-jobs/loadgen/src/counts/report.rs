@@ -125,8 +125,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure of a client that could not do its own work: the `step` it
-    /// failed at and why.
+    /// The failure of a client at a `step` of its own work, and why.
     pub fn of_client(step: &str, target: String, problem: &dyn std::fmt::Display) -> Self {
         let message = format!("cannot {step}: {problem}");
         Self { kind: FailureKind::Client, step: step.into(), address: target, message }
@@ -255,8 +254,7 @@ pub struct ClientCpu {
     pub system_seconds: f64,
     /// Each load thread.
     pub threads: Vec<ThreadCpu>,
-    /// Share of one CPU that the busiest load thread used; near 1 the client,
-    /// not the server, sets the pace.
+    /// Share of one CPU that the busiest load thread used; near 1 the client sets the pace.
     pub max_thread_share: f64,
 }
 

@@ -274,8 +274,7 @@ impl Client {
         }
     }
 
-    /// Notes that a slot has moved. Without a connection to its new shard, its requests
-    /// continue to be redirected.
+    /// Notes that a slot has moved. Without a connection to its shard, redirection continues.
     fn learn(&self, slot: usize, address: &str) {
         let Some(map) = &self.map else { return };
         if let Some(shard) = map.routes.shards.iter().position(|shard| shard.primary == address) {

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::sleep_until;
 
-/// Timers of the asynchronous runtime are good to a millisecond; the rest before an
-/// instant is slept more finely.
+/// Timers of the runtime are good to a millisecond; the rest before an instant is slept more finely.
 const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
 /// A thread sleeps until this long before an instant and spins from there.
 const FINE_WAIT_MARGIN: Duration = Duration::from_micros(150);

@@ -218,8 +218,7 @@ impl EventLoop {
         Ok(None)
     }
 
-    /// Counts the wait from `before` to `now`, with the time since the last one if the loop only came
-    /// round between them.
+    /// Counts the wait from `before` to `now`, and since the last one if the loop did nothing between them.
     #[inline]
     fn note_wait(&mut self, in_vain: bool, before: Instant, now: Instant) {
         if let Some(pacer) = &mut self.pacer {
@@ -258,8 +257,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Sends what is due by `now`, the end of a wait since `before`, and retires clients whose
-    /// schedule is over.
+    /// Sends what is due by `now`, after a wait since `before`, and retires clients with no more due.
     #[inline]
     fn send_due(&mut self, before: Instant, now: Instant) -> Result<(), TurnError> {
         while let Some(pacer) = &mut self.pacer
@@ -340,8 +338,7 @@ impl EventLoop {
     }
 }
 
-/// How late a wait from `before` to `now` ended for what was due within it. The loop itself was
-/// late for what was due before.
+/// How late a wait from `before` to `now` ended for what was due in it, not before it.
 #[inline]
 fn late_wake(due: Instant, before: Instant, now: Instant) -> Duration {
     if due < before { Duration::ZERO } else { now.saturating_duration_since(due) }

@@ -170,8 +170,7 @@ impl Link {
         }
     }
 
-    /// Hands `outgoing` to the kernel and stores what it does not accept. Nothing
-    /// may be unsent before.
+    /// Hands `outgoing` to the kernel and stores what it does not accept, after all else is sent.
     #[inline]
     pub(crate) fn send(&mut self, outgoing: &Outgoing) -> Result<(), LoadError> {
         let mut cursor = Cursor::default();

@@ -28,8 +28,7 @@ pub(crate) struct ScheduleCounts {
     pub(crate) sent: u64,
     /// Requests that were due in each second of the window.
     pub(crate) due_per_second: Vec<u64>,
-    /// From the intended time to the write, in microseconds; of what was never
-    /// written, to the end.
+    /// From the intended time to the write, or else to the end, in microseconds.
     pub(crate) lag: Histogram<u64>,
     /// The part of it, in microseconds, by which the kernel woke the thread late for the request.
     pub(crate) wake_lag: Histogram<u64>,
@@ -119,8 +118,7 @@ impl Pacer {
         (self.origin + due).checked_sub(self.awake_wait)
     }
 
-    /// What the next client has to do by `now`. Call [`Self::send`], [`Self::park`] or
-    /// [`Self::retire`] afterwards.
+    /// What the next client must do by `now`. Call [`Self::send`], [`Self::park`] or [`Self::retire`] after.
     #[inline]
     pub(crate) fn call(&self, now: Instant) -> Option<(usize, Call)> {
         let (due, client) = self.agenda.peek()?;

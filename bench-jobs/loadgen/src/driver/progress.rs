@@ -11,8 +11,7 @@ use tokio::time::{Interval, interval_at};
 /// event loop may not see that it is time.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// What one thread counted in the measured window until an instant, and how many
-/// connections it had then.
+/// What one thread counted in the measured window so far, and its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Detail {
     /// Bytes sent and received; 0 if they are not counted.

@@ -1,5 +1,4 @@
-//! Hash slots of Redis Cluster: which key belongs to which, and which shard
-//! has which. No sockets.
+//! Hash slots of Redis Cluster, by key and by shard. No sockets.
 
 use std::cell::Cell;
 
@@ -23,8 +22,7 @@ fn hashtag(key: &[u8]) -> Option<&[u8]> {
     inside.get(..close).filter(|tag| !tag.is_empty())
 }
 
-/// Which shard has each slot, by the shard's number. One per load thread, which
-/// updates it when slots move.
+/// The number of each slot's shard. One per load thread, which updates it when slots move.
 #[derive(Debug)]
 pub(crate) struct SlotMap {
     shards: Vec<Cell<u16>>,

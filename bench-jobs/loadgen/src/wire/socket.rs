@@ -119,8 +119,7 @@ fn would_wait(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// A connection under load. After `Pending` its owner comes back when something
-/// has happened on it.
+/// A connection under load. After `Pending` its owner returns on an event.
 #[derive(Debug)]
 pub(crate) enum LoadSocket {
     Plain(Socket),

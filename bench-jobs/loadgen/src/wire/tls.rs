@@ -99,8 +99,7 @@ fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.into()))
 }
 
-/// The authorities that Mozilla trusts. They are built in, since a tool's image
-/// need not hold any.
+/// The authorities that Mozilla trusts, built in since a tool's image may have none.
 pub fn well_known_authorities() -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());

@@ -1,5 +1,4 @@
-//! Draws the key numbers of one connection. Pure. No draw allocates, and uniform draws
-//! have no modulo bias.
+//! Draws the key numbers of one connection, without allocation or modulo bias. Pure.
 
 use dragstrip_crds::workload::KeyPattern;
 use rand::RngExt;

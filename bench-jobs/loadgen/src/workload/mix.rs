@@ -84,8 +84,7 @@ pub(crate) struct OperationWalk {
 }
 
 impl OperationWalk {
-    /// Connections begin at different places, so that a mixed load is mixed
-    /// from its first instant.
+    /// Connections begin at different places, so that a load is mixed from its begin.
     pub(crate) fn new(cycle: Cycle, connection: u64) -> Self {
         let mut skip = connection % cycle.length.max(1);
         let mut stretch = 0;

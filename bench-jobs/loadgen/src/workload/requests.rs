@@ -199,8 +199,7 @@ impl KeyedRequest {
         let (before, after) = parts.split_at(place);
         let (Part::Key { heads, .. }, after) = after.split_first()? else { return None };
         let (before, after) = (joined(before)?, joined(after)?);
-        // There is one copy for each number of digits; of larger requests the
-        // copying itself is what costs.
+        // One copy for each number of digits: of larger requests the copying costs.
         if after.len() > MAXIMUM_KEYED_TAIL_BYTES {
             return None;
         }

@@ -1,5 +1,4 @@
-//! When requests of an open loop are due: pure arithmetic on times since the
-//! start, no clock.
+//! When requests of an open loop are due, in times since the start. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -3,8 +3,7 @@
 use super::report::Report;
 use dragstrip_results::result::in_flight;
 
-/// The share of replies that may still be under way when the time is up, if the number of
-/// requests in flight is unknown.
+/// The share of replies that may be under way at the end, if the requests in flight are unknown.
 const LATE_REPLIES: f64 = 0.05;
 
 /// Counts in the result file that do not agree with each other. `pipeline` is the

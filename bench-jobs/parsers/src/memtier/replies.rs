@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 /// What stands before each of them.
 const ERROR_REPLY: &str = "handle error response:";
-/// Most kinds; a guard against a server whose every error begins
-/// with another word.
+/// Most kinds: a server's every error may begin with another word.
 const KINDS: usize = 64;
 /// Longest kind, in characters.
 const KIND_LENGTH: usize = 300;

@@ -121,8 +121,7 @@ fn foreign_commands(
     }
 }
 
-/// The counters of several servers as those of one. It has the
-/// first one's `run_id`.
+/// The counters of several servers as those of one, with the first `run_id`.
 pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> ServerCounters {
     let mut servers = servers.into_iter();
     let mut sum = servers.next().cloned().unwrap_or_default();

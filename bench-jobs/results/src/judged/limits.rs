@@ -34,8 +34,7 @@ pub const SCHEDULE_LAG: f64 = 0.2;
 pub const FOUND: f64 = 0.01;
 /// Share of an open loop's requests that the server must have answered in time.
 pub const ANSWERED: f64 = 0.995;
-/// Share of the time from which on a thread is used up: what is left is lost to waking up and
-/// going to sleep.
+/// Share of the time from which on a thread is used up: waking and going to sleep take the rest.
 pub const BUSY: f64 = 0.85;
 /// Share of the time of a CPU that is used up from which on interrupts are most of it: the network's work
 /// then has no CPU left, whatever the threads look like.
@@ -90,6 +89,5 @@ pub const TOTAL_DIFFERENCE: f64 = 0.01;
 pub const TOTAL_SLACK: u64 = 1000;
 /// Commands of others, as a share of the load's.
 pub const FOREIGN_COMMANDS: f64 = 0.01;
-/// Error replies to the introduction of one connection, if the server does not report which
-/// commands failed.
+/// Error replies to one connection's introduction, if the server does not name failed commands.
 pub const REFUSED_PER_CONNECTION: u64 = 4;

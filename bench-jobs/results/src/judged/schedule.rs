@@ -25,8 +25,7 @@ pub fn answered_in_time(due: &[u64], answered: &[u64]) -> Option<f64> {
     shares.reduce(f64::max)
 }
 
-/// Share of the requests of `schedule` that the server answered: in time, or, of a schedule too
-/// short to know that, at all.
+/// Share of the requests of `schedule` that were answered: in time, or at all if it is too short.
 pub fn answered(schedule: &ScheduleRecord) -> f64 {
     let at_all = schedule.answered as f64 / schedule.scheduled.max(1) as f64;
     schedule.answered_in_time.map_or(at_all, |in_time| in_time.min(at_all))

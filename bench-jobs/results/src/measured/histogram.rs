@@ -57,8 +57,7 @@ pub enum HistogramError {
 #[serde(transparent)]
 pub struct EncodedHistogram(pub String);
 
-/// An empty histogram of microseconds, as all our own tools record them: any
-/// number of them add up exactly.
+/// An empty histogram of microseconds, as our tools record: any number add up exactly.
 pub fn empty() -> Result<Histogram<u64>, HistogramError> {
     Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, SIGNIFICANT_DIGITS)?)
 }
@@ -68,8 +67,7 @@ pub fn coarse() -> Result<Histogram<u64>, HistogramError> {
     Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, 1)?)
 }
 
-/// Adds `other` to `sum`, bucket by bucket; exact, since both must have the same
-/// smallest value and precision.
+/// Adds `other` to `sum`, exactly: both must have the same smallest value and precision.
 pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), HistogramError> {
     if (sum.low(), sum.sigfig()) != (other.low(), other.sigfig()) {
         return Err(HistogramError::Merge(format!(
@@ -83,8 +81,7 @@ pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), Histo
     sum.add(other).map_err(|e| HistogramError::Merge(format!("{e:?}")))
 }
 
-/// The histograms of several pods, operations or intervals as one; `None` without any, and if
-/// one of them is missing.
+/// The histograms of several pods, operations or intervals as one; `None` if any is missing.
 pub fn merged<'a>(
     all: impl Iterator<Item = Option<&'a EncodedHistogram>>,
 ) -> Result<Option<Latencies>, HistogramError> {
@@ -170,8 +167,7 @@ impl Latencies {
         Self::read(encoded, SIGNIFICANT_DIGITS)
     }
 
-    /// Reads an encoded histogram of any precision, which may cost 50 MB: not for the operator, which
-    /// reads those of everybody.
+    /// Reads a histogram of any precision, at up to 50 MB: not for the operator, which reads everybody's.
     pub fn decode_fine(encoded: &EncodedHistogram) -> Result<Self, HistogramError> {
         Self::read(encoded, MOST_DIGITS)
     }
@@ -195,8 +191,7 @@ impl Latencies {
         Ok(Self(histogram))
     }
 
-    /// Writes it the way [`Latencies::decode`] reads it: base64 of the V2 deflate form, which
-    /// begins with `HISTF`.
+    /// Writes base64 of the V2 deflate form, which begins with `HISTF`, for [`Latencies::decode`].
     pub fn encode(&self) -> Result<EncodedHistogram, HistogramError> {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()

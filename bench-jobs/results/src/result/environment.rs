@@ -71,8 +71,7 @@ pub struct NodeRecord {
     pub network_layers: Vec<String>,
     /// CPU that it has for pods, in thousandths.
     pub allocatable_millicpus: Option<u64>,
-    /// Its network's baseline bandwidth in megabits per second, by Karpenter's label or the
-    /// table of instance types.
+    /// Baseline bandwidth of its network in megabits per second, by Karpenter or its instance type.
     pub network_megabits_per_second: Option<u64>,
 }
 

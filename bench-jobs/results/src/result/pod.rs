@@ -145,8 +145,7 @@ pub struct ToolRecord {
     pub pipeline: u64,
 }
 
-/// Requests that may be under way at a time: in a cluster every connection is one
-/// to each of its shards.
+/// Requests that may be under way: in a cluster each connection is one to every shard.
 pub fn in_flight(connections: u64, pipeline: u64, shards: u64) -> u64 {
     connections.saturating_mul(pipeline.max(1)).saturating_mul(shards.max(1))
 }

@@ -89,8 +89,7 @@ pub struct RepetitionResult {
     /// What each server of a Datastore used in the window; empty if nothing could measure it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerUsage>,
-    /// The memory of the servers right after the load, and after the settle time if one
-    /// is declared and has passed.
+    /// The servers' memory right after the load, and after a declared settle time that has passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryReading>,
     /// What ran; absent until the operator or the command line fills it in.

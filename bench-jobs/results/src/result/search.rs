@@ -15,8 +15,7 @@ pub struct SearchPoint {
     pub share: Option<f64>,
     /// Throughput of all operations together, in operations per second.
     pub operations_per_second: f64,
-    /// 99th percentile of their latency, in milliseconds, or the maximum of too few requests for it;
-    /// absent if unknown.
+    /// 99th percentile of latency in milliseconds, of too few requests the maximum; absent if unknown.
     pub p99_milliseconds: Option<f64>,
     /// Whether the server followed an open loop: it answered 99.5% of the requests in time, and
     /// none was unanswered at the end. True of a closed loop.

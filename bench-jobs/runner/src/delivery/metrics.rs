@@ -1,5 +1,4 @@
-//! The runner's page of metrics: what the tool reports while it runs, and what its
-//! container uses. Pure.
+//! The runner's metrics: what the tool reports, and what its container uses. Pure.
 
 use crate::{
     delivery::{

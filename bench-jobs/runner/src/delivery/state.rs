@@ -82,8 +82,7 @@ impl Shared {
         });
     }
 
-    /// Accepts the command if it is the first and the runner stands at the line;
-    /// false before that.
+    /// Accepts the command if it is the first, and the runner is at the line.
     pub fn offer(&self, command: StartCommand) -> bool {
         let mut accepted = true;
         self.snapshot.send_if_modified(|snapshot| {

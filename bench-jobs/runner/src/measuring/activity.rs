@@ -24,8 +24,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Notes the CPU times of all threads `at` some time after the start line; zero
-    /// before it.
+    /// Notes the threads' CPU times `at` a time after the start line; zero before it.
     pub fn note(&mut self, threads: Vec<Times>, at: Duration) {
         let mut grew = false;
         for times in threads {
@@ -41,14 +40,12 @@ impl Activity {
         }
     }
 
-    /// When a load thread first worked, and when one last did; `None` if no load
-    /// thread was seen to work.
+    /// When a load thread first and last worked; `None` if none was seen to.
     pub fn growth(&self) -> Option<(Duration, Duration)> {
         self.growth
     }
 
-    /// What each thread used after the start line, the busiest first. One that ended
-    /// counts with what it did.
+    /// What each thread used after the start line, ended ones too, the busiest first.
     pub fn threads(&self) -> Vec<ThreadUsage> {
         let used = self.tracks.values().map(|track| track.last.since(track.before.as_ref()));
         busiest(used.filter(|thread| thread.cpu_seconds > 0.0).collect(), MOST_THREADS)

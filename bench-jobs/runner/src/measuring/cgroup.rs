@@ -117,8 +117,7 @@ fn cpus(quota: Option<u64>, period: Option<u64>) -> Option<f64> {
     Some(quota? as f64 / period.filter(|period| *period > 0)? as f64)
 }
 
-/// The first of the directories that exists: distributions mount the CPU
-/// controllers together or apart.
+/// The first directory that exists: CPU controllers are mounted together or apart.
 fn controller(root: &Path, names: &[&str]) -> PathBuf {
     names.iter().map(|name| root.join(name)).find(|path| path.is_dir()).unwrap_or_else(|| root.to_path_buf())
 }

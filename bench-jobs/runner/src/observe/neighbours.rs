@@ -110,8 +110,7 @@ impl Neighbours {
         Ok(truths)
     }
 
-    /// Names the server where there are several. A server may repeat what it was sent, the
-    /// password too.
+    /// Names one of several servers, without the password, which a server may repeat.
     fn complaint(&self, neighbour: &Neighbour, reason: &str) -> String {
         let port = neighbour.address.port();
         let place = if self.servers.len() > 1 { format!("port {port}: ") } else { String::new() };

@@ -75,8 +75,7 @@ fn confirmed(job: &JobSpec, armed: &Armed, after: &Counts, result: &PodResult) -
     Ok(())
 }
 
-/// Whether this client's counts must be the server's: only the operator can add up those of
-/// several clients.
+/// Whether this client's counts must be the server's: the operator adds up several.
 fn counters_compared(job: &JobSpec) -> bool {
     compared(&job.tool) && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
 }

@@ -63,8 +63,7 @@ pub async fn prepare(pod: &Pod) -> Result<Prepared, Failure> {
     Ok(Prepared { ready, context, load, warmup, gated })
 }
 
-/// Empties the target, or waits until another client has done so where this
-/// one writes before the line.
+/// Empties the target, or waits for another client's flush before it writes.
 async fn flush(pod: &Pod, ready: &Ready, gated: bool) -> Result<(), Failure> {
     if pod.job.flush && pod.is_first() {
         flush::flush(ready).await.map_err(failed(FailureStep::Preflight))?;

@@ -15,8 +15,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// The line for a progress report `elapsed` seconds after the start line,
-    /// if it is time for one.
+    /// The progress line `elapsed` seconds after the start line, if one is due.
     pub fn line(&mut self, elapsed: f64, progress: &Progress) -> Option<String> {
         let (since, operations) = self.last.unwrap_or((0.0, 0));
         let interval = elapsed - since;

@@ -18,8 +18,7 @@ use std::{
 /// How much longer than declared the warm-up may take before it is killed.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Runs the warm-up, which is `tool` for a `length` of time; returns how many operations of
-/// which kind it did.
+/// Warms up with `tool` for a `length` of time; returns its operations by kind.
 pub async fn warm_up(
     pod: &Pod,
     tool: &ToolSpec,

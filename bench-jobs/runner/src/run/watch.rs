@@ -28,14 +28,12 @@ const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 pub struct Watched {
     pub exit: Exit,
     pub wall: Duration,
-    /// From the start line to the first work of a load thread; zero where none
-    /// was ever seen to work.
+    /// From the start line to the first work of a load thread; zero if none was seen.
     pub began: Duration,
     /// From the start line to the last work of a load thread; to the tool's
     /// end where no load thread was ever seen to work.
     pub active: Duration,
-    /// What its threads used after the start line, the busiest first; empty where
-    /// they were not sampled.
+    /// What its threads used after the start line, the busiest first, if sampled.
     pub threads: Vec<ThreadUsage>,
 }
 

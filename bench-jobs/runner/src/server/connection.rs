@@ -84,8 +84,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Connects, encrypts and authenticates. Every later answer must come
-    /// within `answer_timeout`.
+    /// Connects, encrypts and authenticates. `answer_timeout` is for each later answer.
     pub async fn connect(
         address: SocketAddr,
         access: &Access,
@@ -134,8 +133,7 @@ impl Server {
         !self.driver.is_finished()
     }
 
-    /// Sends a command and reads its answer. An error names its first two words: a later
-    /// one may be a password.
+    /// Sends a command and reads its answer. Errors name two words: a later one may be a password.
     pub async fn command<T: FromRedisValue>(&mut self, words: &[&str]) -> Result<T, ServerError> {
         let mut command = Cmd::new();
         for word in words {
@@ -192,8 +190,7 @@ impl Server {
         Ok(counters::read_counters(&info, process))
     }
 
-    /// What identifies the process that answered `info`, the same at any time; empty where
-    /// nothing does.
+    /// What always identifies the process that answered `info`; empty if nothing does.
     async fn process(&mut self, info: &Info) -> Result<String, ServerError> {
         match truth::identity(info) {
             Identity::Drawn(id) => Ok(id),

@@ -26,8 +26,7 @@ pub enum FlushError {
     NotEmpty { address: SocketAddr, keys: u64 },
 }
 
-/// Deletes all keys of the target, of every primary where there are several, and
-/// returns when they are gone.
+/// Deletes all keys of the target, of each primary, and returns when they are gone.
 pub async fn flush(ready: &Ready) -> Result<(), FlushError> {
     // Garnet counts its keys one by one, and FLUSHALL has answered by then.
     let count_keys = ready.truth.as_ref().is_none_or(|truth| truth.engine != Some(Engine::Garnet));

@@ -196,8 +196,7 @@ impl Counts {
     }
 }
 
-/// What a replica counted for clients. Its total holds what its primary passed
-/// on, and is left out as 0.
+/// What a replica counted for clients; its total, with its primary's writes, is left out as 0.
 fn reads_of(counters: &ServerCounters) -> ServerCounters {
     let mut reads = counters.clone();
     reads.commands.retain(|command, _| REPLICA_READS.contains(&command.as_str()));

@@ -183,8 +183,7 @@ fn check_truth(target: &JobTarget, name: &str, truth: &ServerTruth) -> Result<()
     Err(PreflightError::ClusterMode { target: name.to_owned(), declared, actual })
 }
 
-/// The directory must take files and hold none: an old result must never be
-/// read as a new one.
+/// The directory must be writable and empty: no old result may be read as a new one.
 fn check_output(directory: &Path) -> Result<(), PreflightError> {
     let steps = || {
         fs::create_dir_all(directory)?;

@@ -49,8 +49,7 @@ async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError>
     Ok(found.iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
-/// `addresses`, unless one of them is in a blocked network: the next look-up of the name may
-/// return any of them.
+/// `addresses`, unless one is in a blocked network: a later look-up may return it.
 fn unblocked(addresses: Vec<SocketAddr>, blocked: &[IpNet]) -> Result<Vec<SocketAddr>, ResolveError> {
     let within = |address: IpAddr| blocked.iter().find(|network| network.contains(&address));
     let found = addresses.iter().find_map(|address| {

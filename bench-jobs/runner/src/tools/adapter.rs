@@ -141,8 +141,7 @@ pub trait Adapter: Send {
         None
     }
 
-    /// Whether the tool takes everything that the job declares. The error names
-    /// the field and the remedy.
+    /// Whether the tool takes all that the job declares; errors name field and remedy.
     fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
         Ok(())
     }

@@ -143,8 +143,7 @@ fn thread(cpu: &ThreadCpu) -> ThreadUsage {
     ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: cpu.waiting_seconds }
 }
 
-/// Requests that may be in flight at a time, divided by the pipeline: a client library has as
-/// many as it has tasks.
+/// Requests in flight, divided by the pipeline: of a client library, its tasks.
 fn connections(spec: &LoadgenSpec) -> u64 {
     let number = |number: i32| u64::from(number.unsigned_abs());
     match &spec.library {

@@ -23,8 +23,7 @@ use std::time::Duration;
 /// of all of them once a second, which takes it 7 us each, and may have 3 ms of a second.
 const MOST_SENDING: i64 = 400;
 
-/// The adapter of `memtier_benchmark`; one per run of the tool, since it
-/// remembers what the tool wrote.
+/// The adapter of `memtier_benchmark`, with what one run of the tool wrote.
 #[derive(Debug, Clone)]
 pub struct MemtierAdapter {
     spec: MemtierSpec,
@@ -55,8 +54,7 @@ impl Adapter for MemtierAdapter {
         context.tool_version.as_deref().map_or(Ok(()), version::check)
     }
 
-    /// memtier cannot leave a part of its run out of its result, so the
-    /// warm-up is a separate run.
+    /// A separate run: memtier's result has all of its run.
     fn warmup(&self, job: &JobSpec) -> Option<(ToolSpec, Duration)> {
         let seconds = arguments::whole_seconds(adapter::warmup(job));
         if seconds == 0 {

@@ -1,5 +1,4 @@
-//! What a tool writes: bytes into lines, the last of them stored, secrets
-//! removed. Pure.
+//! A tool's output as lines, the last ones stored, secrets removed. Pure.
 
 use std::collections::VecDeque;
 
@@ -67,8 +66,7 @@ impl Tail {
 pub struct Redactor(Vec<String>);
 
 impl Redactor {
-    /// Removes every one of `secrets` wherever it stands, quoted text included;
-    /// empty ones are none.
+    /// Removes all `secrets` that are not empty, in quoted text too.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let spellings = |secret: &str| [secret.to_owned(), secret.escape_debug().to_string()];
         let mut secrets: Vec<_> =

@@ -27,8 +27,7 @@ fn servers(results: &[PodResult]) -> Option<Vec<&ServerRecord>> {
     results.iter().map(|pod| pod.server.as_ref()).collect()
 }
 
-/// Whether all pods measured the same server. Each pod's runner has checked that it did not
-/// restart under its load.
+/// Whether all pods measured the same server, which did not restart: each pod's runner checked that.
 fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     let Some(servers) = servers(results) else {
         return Ok(Err(NO_RESP));

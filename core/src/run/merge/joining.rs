@@ -1,6 +1,5 @@
-//! Results of pods as they come: the histograms of each are added and then left out where the accounts
-//! of all pods would be too large, so that a repetition needs the same memory for one pod and for
-//! hundreds. Pure.
+//! Results of pods as they come: the histograms of each are added and then left out where all accounts would
+//! be too large, so that hundreds of pods need no more memory than one. Pure.
 
 use super::merged_result;
 use crate::run::validate::attempt::Attempt;
@@ -123,8 +122,7 @@ fn failed(pod: &PodResult, why: &str) -> PodResult {
     PodResult { node: pod.node.clone(), ..PodResult::failed(&pod.phase, pod.repetition, &pod.pod, failure) }
 }
 
-/// `pod` and its bytes as JSON, if these exceed its `share` without what is least missed: its
-/// histograms are in the sums.
+/// `pod` and its bytes as JSON, if too many for its `share` without its histograms, which the sums have.
 fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
     let size = |pod: &PodResult| serde_json::to_vec(pod).map_or(0, |json| json.len());
     if size(&pod) > share {

@@ -93,8 +93,7 @@ pub enum AttemptState {
     Preparing(Preparation),
     /// All pods wait at the start line.
     AtStartLine {
-        /// Since when this operator has tried in vain to reach their runners; an operator that is
-        /// away does not try.
+        /// Since when this operator, while it was there, has tried in vain to reach their runners.
         unreachable_since: Option<Timestamp>,
     },
     /// Its Job is of another spec than the run has now.
@@ -108,8 +107,7 @@ pub enum AttemptState {
         /// Which runners have it.
         receipt: Receipt,
     },
-    /// The Job, or every pod of it, has ended, or the Job is gone after load was started; its
-    /// result is not stored.
+    /// The Job or every pod of it has ended, or it is gone after load began; its result is not stored.
     Ended,
     /// The result is stored; with what went wrong, if anything did.
     Stored(Option<PodFailure>),
@@ -135,8 +133,7 @@ pub struct Observed {
     pub deadline: Timestamp,
     /// What made it give its turn back, until it is tried again.
     pub setback: Option<SetbackStatus>,
-    /// The attempt whose servers' memory is still to be read after its settle time, and when
-    /// that is due.
+    /// The attempt after whose settle time the servers' memory is to be read, and when.
     pub settling: Option<(usize, Timestamp)>,
     /// How the server is another than it was when the first result was measured.
     pub server_changed: Option<String>,

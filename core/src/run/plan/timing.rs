@@ -11,8 +11,7 @@ pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
 /// Time for each further pod.
 const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
-/// How long observers sample beyond the longest load, in seconds: until the start line, and until
-/// the result is collected.
+/// Seconds that observers sample beyond the longest load: to the start line, and to the collection.
 const SPARE_SECONDS: f64 = 60.0;
 
 /// Seconds after the start line at which the runner kills the tool.

@@ -1,5 +1,4 @@
-//! The points of a search as attempts of a run: what each measures, once the points before it are
-//! stored. Pure.
+//! The points of a search as attempts: what each measures once those before it are stored. Pure.
 
 use super::knee::{Next, next, so_far};
 use crate::run::{

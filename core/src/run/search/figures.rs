@@ -20,8 +20,7 @@ type Good<'a> = (&'a Attempt, &'a RepetitionResult);
 pub struct Searched<'a> {
     /// As the status shows it.
     pub status: SearchStatus,
-    /// The results that stand for the phase: those of the knees, or the best so far if there is
-    /// no knee yet.
+    /// The phase's results: those of the knees, or the best so far without a knee.
     pub shown: Vec<Good<'a>>,
     pub notes: Vec<String>,
 }

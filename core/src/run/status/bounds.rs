@@ -1,6 +1,5 @@
-//! Bounds of a status: it is stored, watched and sent as one object, so a status that is too large
-//! can never be written, and its run would hold its Leases for ever. The stored results have what is
-//! left out. Pure.
+//! Bounds of a status: one that is too large for an object can never be written, and its run would hold its
+//! Leases for ever. The stored results have what is left out. Pure.
 
 use dragstrip_crds::{
     BenchmarkRunSpec, BenchmarkRunStatus,

@@ -1,5 +1,4 @@
-//! The nodes that a run's clients may use: none with a server of ours, none that another run uses.
-//! Pure.
+//! The nodes that a run's clients may use: without servers of ours and other runs. Pure.
 
 use crate::{
     datastore::{resources::of_client, room::Room},
@@ -172,8 +171,7 @@ pub fn candidates(
     fit.into_iter().map(|node| node.name_any()).collect()
 }
 
-/// Programs that run a cluster on one machine name the provider of its nodes, too, but no autoscaler can
-/// add any.
+/// Programs that run a cluster on one machine, which no autoscaler extends, name a provider too.
 const OF_ONE_MACHINE: [&str; 3] = ["kind", "k3s", "minikube"];
 
 /// Whether an autoscaler may add nodes to `nodes`: every autoscaler needs a provider of machines, whose

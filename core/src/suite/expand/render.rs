@@ -1,5 +1,4 @@
-//! The spec of a combination's runs: template, target, patches and values, as it is written and
-//! decoded. Pure.
+//! The spec of a combination's runs: template, target, patches and values. Pure.
 
 use super::cell::{PlannedCell, digest};
 use dragstrip_crds::{

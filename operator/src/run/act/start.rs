@@ -52,8 +52,7 @@ struct Runner {
     clock: ClockOffset,
 }
 
-/// Writes the start line on `job`. `false` if the Job changed since it was read: another operator may
-/// have written its line.
+/// Writes the start line on `job`; `false` if it changed meanwhile: another operator may have a line.
 async fn fix_start_line(pass: &Pass, attempt: &Attempt, job: &Job, start: Timestamp) -> Result<bool, Error> {
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),

@@ -56,8 +56,7 @@ pub(super) fn runner_job(
     job
 }
 
-/// Whether the runner's own image has the tool. A pod with another image starts a container more, which
-/// takes a second.
+/// Whether the runner's image has the tool. Another image needs one more container, and a second.
 fn is_own(tool: &ToolSpec) -> bool {
     matches!(tool, ToolSpec::Loadgen(_))
 }
@@ -75,8 +74,7 @@ fn installer(settings: &Settings) -> Container {
     }
 }
 
-/// `text` as the value of a variable, escaped: Kubernetes would replace $(NAME) by other variables'
-/// values, secrets included.
+/// `text` as a variable's value, in which Kubernetes would replace $(NAME), by secrets too.
 fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
@@ -124,8 +122,7 @@ fn certificates(name: &str, secret: &str, keys: &[&str], path: &str) -> (Volume,
     (volume, mount(name, path, true))
 }
 
-/// The volumes with which clients encrypt their connections: only the authority of the server's
-/// Secret, never its key.
+/// The volumes for clients' encryption: of the server's Secret the authority, never the key.
 fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
     let Some(tls) = &target.connection.tls else {
         return Vec::new();

@@ -1,7 +1,6 @@
-//! What the servers of a Datastore use while a run loads them: their observers start sampling before
-//! the load, and report after it. Missing evidence is left out: no measurement fails without it, or
-//! waits long for it. The same for the servers' memory, where a failure is recorded. Needs the
-//! observers.
+//! What the servers of a Datastore use while a run loads them: their observers start sampling before the
+//! load, and report after it. Without evidence no measurement fails or waits long. The same for the servers'
+//! memory, where a failure is recorded. Needs the observers.
 
 use crate::{
     cluster::pods,
@@ -109,8 +108,7 @@ async fn usage(
     Ok(named(observer, agents.usage(observer.address, token, &window).await?))
 }
 
-/// The memory of the servers that `run` loads, at this moment after a load that had `ended`; empty
-/// if they have no observers.
+/// The memory of the run's servers, at this moment after a load that had `ended`, by their observers.
 pub async fn memory(pass: &Pass, moment: MemoryMoment, ended: Timestamp) -> Vec<MemoryReading> {
     let Some((token, observers)) = observers(pass) else { return Vec::new() };
     let seconds = Timestamp::now().duration_since(ended).as_secs_f64();

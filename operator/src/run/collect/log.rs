@@ -41,8 +41,7 @@ fn result(line: &[u8]) -> Option<PodResult> {
     serde_json::from_slice(line.strip_prefix(LOG_MARKER.as_bytes())?).ok()
 }
 
-/// Reads `log` to its end, and a large result in it once `large` has room; `is_own` recognizes the results
-/// that count.
+/// Reads `log` to its end, a large result once `large` has room; results count that `is_own`.
 pub async fn read(
     mut log: impl AsyncBufRead + Unpin,
     large: &Arc<Semaphore>,

@@ -190,8 +190,7 @@ async fn request(client: &Client, large: &Arc<Semaphore>, attempt: &Attempt, pod
     }
 }
 
-/// The part of a result that a pod left in its termination message, void because of `why` unless it
-/// has a failure of its own.
+/// The `part` of a result in a termination message, with its own failure or one because of `why`.
 fn part_of_result(part: PodResult, why: &str) -> PodResult {
     let message =
         format!("its complete result could not be read ({why}), and its termination message is only a part");
@@ -199,8 +198,7 @@ fn part_of_result(part: PodResult, why: &str) -> PodResult {
     PodResult { failure: Some(failure), ..part }
 }
 
-/// The result of `pod`: the complete one, or once that is gone, the part in its termination
-/// message, or why there is none.
+/// The result of `pod`: complete, or once that is gone its part, or why there is none.
 async fn read_pod(
     client: &Client,
     (retries, large): (&Retries, &Arc<Semaphore>),

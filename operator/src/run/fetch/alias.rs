@@ -1,5 +1,4 @@
-//! Whether an external address is really a Datastore of ours: one server has one Lease, however
-//! it is addressed. Pure.
+//! Which Datastore of ours an external address is: a server has one Lease, however addressed. Pure.
 
 use dragstrip_core::{labels, run::decide::DatastoreKey};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,5 +1,4 @@
-//! Stored results: their outcomes from the metadata of ConfigMaps, and their content. Needs the
-//! client.
+//! Stored results: outcomes, from ConfigMaps' metadata, and contents. Needs the client.
 
 use super::result_cache::Results;
 use crate::{
@@ -185,8 +184,7 @@ async fn summarised(api: &Api<ConfigMap>, name: &str, settled: bool) -> Result<R
     Ok(reduced(result))
 }
 
-/// All results by name, as far as a summary needs them, and what is wrong with those that
-/// cannot be read.
+/// All results by name, as far as a summary needs them, and what is wrong with others.
 pub async fn results(
     pass: &Pass,
     stored: &Results,

@@ -145,8 +145,7 @@ fn own_tls(tls: &ServerTls, status: &DatastoreStatus) -> TargetTls {
     }
 }
 
-/// The servers of a Datastore that has several, with their current processes if one observer
-/// sees all of them.
+/// The several servers of a Datastore, with their processes if one observer sees all.
 fn members(status: &[MemberStatus], observation: Option<&Observation>) -> Result<Vec<JobMember>, String> {
     let seen = observation.map_or(&[][..], |observation| &observation.shards);
     let all_seen = seen.len() == status.len();
@@ -222,8 +221,7 @@ fn reached_by(state: TargetState, connection: Option<&Connection>) -> TargetStat
     }
 }
 
-/// The state of a Datastore whose status says that it is ready, by its `pods`, which were
-/// built for `generation`.
+/// The state of a Datastore with a ready status, by its `pods`, built for `generation`.
 fn ready<'a>(
     datastore: &Datastore,
     status: &DatastoreStatus,

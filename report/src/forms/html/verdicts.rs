@@ -68,8 +68,7 @@ pub fn brief(row: &Row) -> String {
     }
 }
 
-/// Why the samples of a row are not Valid, each reason once: the findings about its phase, and the
-/// failures of its Invalid runs.
+/// Why samples of a row are not Valid: its phase's findings, and failures of Invalid runs.
 pub fn reasons(document: &Document, row: &Row) -> Vec<String> {
     let runs = document.runs.iter().filter(|run| row.samples.iter().any(|sample| sample.run == run.name));
     let texts = runs.flat_map(|run| {

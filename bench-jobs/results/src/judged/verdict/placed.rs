@@ -46,8 +46,7 @@ impl Placed {
     }
 }
 
-/// The first condition that `requirements` require and that does not hold, or stays unknown:
-/// `NAME: evidence`.
+/// The first required condition that does not hold or is unknown: `NAME: evidence`.
 pub fn broken(placed: &[Placed], requirements: &[Requirement]) -> Option<String> {
     let required = |check| requirements.iter().any(|one| one.check == check && one.level == Level::Required);
     let broken = |one: &&Placed| one.holds != Some(true) && !one.pending() && required(one.check);

@@ -1,5 +1,4 @@
-//! Whether throughput was the same from begin to end: no stalls, no part at another level, no
-//! trend. Pure.
+//! Whether throughput stayed the same: no stalls, no other level, no trend. Pure.
 
 use super::evidence::{Evidence, Found, percent};
 use crate::{

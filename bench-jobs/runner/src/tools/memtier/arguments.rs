@@ -170,8 +170,7 @@ fn keys(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec, context:
     flag(arguments, "--randomize", spec.distinct_client_seed && context.client_index > 0);
 }
 
-/// A pod's part of the keys where all of its commands walk through them in
-/// order, all keys elsewhere.
+/// A pod's part of the keys if all its commands walk through them, else all keys.
 fn key_range(spec: &MemtierSpec, clients: u32, client_index: u32) -> (i64, i64) {
     let sequential = |pattern: &str| pattern.chars().all(|letter| matches!(letter, 'S' | 'P' | ':'));
     let command = |command: &MemtierCommand| command.key_pattern.as_deref().is_some_and(sequential);

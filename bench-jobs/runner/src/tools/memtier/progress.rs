@@ -46,8 +46,7 @@ pub struct Observed {
     pub most_operations: u64,
     /// Progress lines since the number of operations last changed.
     pub idle_reports: u64,
-    /// Whether the number of operations fell within one run: the tool threw its
-    /// numbers away and started over.
+    /// Whether the number of operations fell in a run: the tool dropped its numbers.
     pub fell_back: bool,
     /// Threads that were started over after their connections failed.
     pub restarts: u64,
@@ -102,8 +101,7 @@ impl Observed {
         self.most_operations = self.most_operations.max(operations);
     }
 
-    /// Bytes so far, summed over the seconds: near enough for a graph, as the rates are
-    /// rounded to three digits.
+    /// Bytes so far, summed over seconds: the rates are rounded to three digits.
     fn transferred(&mut self, report: &Report) -> Option<u64> {
         let rate = report.bytes_per_second?;
         self.bytes += rate * report.seconds.saturating_sub(self.seconds) as f64;

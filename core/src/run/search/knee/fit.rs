@@ -54,8 +54,7 @@ fn value_at(logarithm: f64, round: fn(f64) -> f64) -> u64 {
     round((logarithm.exp() * 1e6).round() / 1e6) as u64
 }
 
-/// The knee that the `votes` make likeliest, near the bracket `low` and `high`; `gain` if it is
-/// where throughput levels off.
+/// The knee that the `votes` make likeliest, near `low` and `high`; `gain` if throughput levels off there.
 pub fn fit(votes: &[Vote], (low, high): (u64, u64), gain: bool) -> Fit {
     let counted: Vec<(f64, [usize; 2])> =
         counted(votes).into_iter().map(|(value, counts)| ((value as f64).ln(), counts)).collect();

@@ -1,5 +1,4 @@
-//! Throughput, latency and memory of all combinations as bars with error bars and a dot for each
-//! repetition.
+//! Throughput, latency and memory as bars with error bars and dots for repetitions.
 
 use super::{
     super::verdicts,

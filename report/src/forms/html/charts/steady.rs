@@ -1,5 +1,4 @@
-//! Throughput and p99 by the second of the repetitions that were not steady, with the part in
-//! which they were not.
+//! Throughput and p99 by the second of unsteady repetitions, with that part marked.
 
 use super::{
     super::super::words::intervals,

@@ -1,5 +1,4 @@
-//! The elements of charts as SVG. Their classes have the colours of the style sheet, by day and in
-//! the dark.
+//! The elements of charts as SVG, whose classes have the style sheet's colours.
 
 use maud::{Markup, html};
 use std::fmt;
