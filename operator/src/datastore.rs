@@ -183,12 +183,6 @@ async fn guarded(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action,
     guard(&ctx, "datastore", &*datastore, pass).await
 }
 
-// The controller hands over an Arc that this signature must take.
-#[allow(clippy::needless_pass_by_value)]
-fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<Context>) -> Action {
-    retry_later(&ctx.retries, &*datastore, error, LONGEST_WAIT)
-}
-
 /// The Datastore that a pod belongs to.
 fn of_pod(pod: &Pod) -> Option<ObjectRef<Datastore>> {
     let name = pod.labels().get(labels::DATASTORE)?.clone();
@@ -237,7 +231,7 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl
         .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
         .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
         .graceful_shutdown_on(stop.clone())
-        .run(guarded, on_error, ctx)
+        .run(guarded, |object, error, ctx| retry_later(&ctx.retries, &*object, error, LONGEST_WAIT), ctx)
         .for_each(passes("datastore"))
 }
 

@@ -52,12 +52,6 @@ where
     guard(&ctx, "expiry", &*object, reconcile(Arc::clone(&object), Arc::clone(&ctx))).await
 }
 
-// The controller hands over an Arc that this signature must take.
-#[allow(clippy::needless_pass_by_value)]
-fn on_error<K: Expires>(object: Arc<K>, error: &kube::Error, ctx: Arc<Context>) -> Action {
-    retry_later(&ctx.retries, &*object, error, LONGEST_WAIT)
-}
-
 /// The controller of the objects of `feed` and `store`. Runs until shutdown.
 pub fn controller<K>(
     ctx: Arc<Context>,
@@ -72,6 +66,6 @@ where
     Controller::for_shared_stream(feed.subscribe(), store)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(stop.clone())
-        .run(guarded::<K>, on_error::<K>, ctx)
+        .run(guarded::<K>, |object, error, ctx| retry_later(&ctx.retries, &*object, error, LONGEST_WAIT), ctx)
         .for_each(|_| std::future::ready(()))
 }

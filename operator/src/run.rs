@@ -213,12 +213,6 @@ async fn guarded(run: Arc<BenchmarkRun>, ctx: Arc<RunContext>) -> Result<Action,
     guard(&ctx, "run", &*run, reconcile(Arc::clone(&run), Arc::clone(&ctx))).await
 }
 
-// The controller hands over an Arc that this signature must take.
-#[allow(clippy::needless_pass_by_value)]
-fn on_error(run: Arc<BenchmarkRun>, error: &Error, ctx: Arc<RunContext>) -> Action {
-    retry_later(&ctx.retries, &*run, error, LONGEST_WAIT)
-}
-
 /// The runs that a Lease concerns: its holder, and those that are queued for it. A node's Lease
 /// concerns all runs that wait for a node, since any free one suffices.
 fn of_lease(lease: &Lease, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
@@ -288,7 +282,7 @@ pub fn controller(
             of_datastore(&datastore, &for_datastores)
         })
         .graceful_shutdown_on(stop.clone())
-        .run(guarded, on_error, ctx)
+        .run(guarded, |object, error, ctx| retry_later(&ctx.retries, &*object, error, LONGEST_WAIT), ctx)
         .for_each(passes("run"))
 }
 

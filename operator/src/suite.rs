@@ -350,12 +350,6 @@ async fn guarded(suite: Arc<BenchmarkSuite>, ctx: Arc<SuiteContext>) -> Result<A
     guard(&ctx, "suite", &*suite, reconcile(Arc::clone(&suite), Arc::clone(&ctx))).await
 }
 
-// The controller hands over an Arc that this signature must take.
-#[allow(clippy::needless_pass_by_value)]
-fn on_error(suite: Arc<BenchmarkSuite>, error: &Error, ctx: Arc<SuiteContext>) -> Action {
-    retry_later(&ctx.retries, &*suite, error, LONGEST_WAIT)
-}
-
 /// The suite that created `object`.
 fn creator(object: &impl ResourceExt) -> Option<ObjectRef<BenchmarkSuite>> {
     let kind = BenchmarkSuite::kind(&());
@@ -374,7 +368,7 @@ pub fn controller(
         .watches_shared_stream(feeds.runs.subscribe(), |run| creator(&*run))
         .watches_shared_stream(feeds.suites.subscribe(), |round| creator(&*round))
         .graceful_shutdown_on(stop.clone())
-        .run(guarded, on_error, ctx)
+        .run(guarded, |object, error, ctx| retry_later(&ctx.retries, &*object, error, LONGEST_WAIT), ctx)
         .for_each(passes("suite"))
 }
 

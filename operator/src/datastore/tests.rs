@@ -342,10 +342,14 @@ async fn a_service_of_somebody_else_is_reported_and_left_alone() {
     assert!(message.contains("delete it, or give the Datastore another name"), "{message}");
     // The pass is retried, later each time, and reported once.
     datastore.status = read(body(&calls, WRITE_STATUS)["status"].clone());
-    let first = on_error(Arc::new(datastore.clone()), &error, ctx.clone());
+    let first = retry_later(&ctx.retries, &datastore, &error, LONGEST_WAIT);
     let error = pass_over(&datastore, &ctx).await.unwrap_err();
     assert_eq!(names(&calls).iter().filter(|call| *call == WRITE_STATUS).count(), 1);
-    assert_ne!(on_error(Arc::new(datastore), &error, ctx), first, "a retry that does not back off");
+    assert_ne!(
+        retry_later(&ctx.retries, &datastore, &error, LONGEST_WAIT),
+        first,
+        "a retry that does not back off"
+    );
 }
 
 #[tokio::test]

@@ -116,12 +116,6 @@ async fn guarded(lease: Arc<Lease>, ctx: Arc<RunContext>) -> Result<Action, Erro
     guard(&ctx, "turn", &*lease, reconcile(Arc::clone(&lease), Arc::clone(&ctx))).await
 }
 
-// The controller hands over an Arc that this signature must take.
-#[allow(clippy::needless_pass_by_value)]
-fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<RunContext>) -> Action {
-    retry_later(&ctx.retries, &*lease, error, LONGEST_WAIT)
-}
-
 /// The Leases held by the run called `namespace/name`, whatever its uid.
 fn held_by(leases: &Store<Lease>, namespace: Option<&str>, name: &str) -> Vec<ObjectRef<Lease>> {
     let held = |lease: &Lease| {
@@ -161,7 +155,7 @@ pub fn controller(
             held_for(&for_pods, &*pod)
         })
         .graceful_shutdown_on(stop.clone())
-        .run(guarded, on_error, ctx)
+        .run(guarded, |object, error, ctx| retry_later(&ctx.retries, &*object, error, LONGEST_WAIT), ctx)
         .for_each(passes("turns"))
 }
 

@@ -129,6 +129,13 @@ pub struct Rejected {
     pub partial: Option<PodResult>,
 }
 
+/// The result of a tool, if it may be used.
+pub type Judged = Result<PodResult, Box<Rejected>>;
+
+pub(super) fn rejected(failure: Failure, partial: Option<PodResult>) -> Judged {
+    Err(Box::new(Rejected { failure, partial }))
+}
+
 /// One tool's adapter.
 pub trait Adapter: Send {
     /// The program to run with `--version`, where what the tool takes depends on that.
@@ -166,12 +173,7 @@ pub trait Adapter: Send {
     /// Reads what the tool left behind: the tool's part of the pod's result, with a window if the
     /// tool measured one, and the client's threads if it reports them. An exit code alone proves
     /// nothing: memtier exits 0 with a dead server.
-    fn judge(
-        &self,
-        job: &JobSpec,
-        context: &LaunchContext,
-        ended: &Ended,
-    ) -> Result<PodResult, Box<Rejected>>;
+    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended) -> Judged;
 }
 
 /// How long after the start line the measured part begins, for tools that warm

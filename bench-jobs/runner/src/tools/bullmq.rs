@@ -5,7 +5,7 @@ mod arguments;
 mod report;
 
 use crate::tools::{
-    adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected},
+    adapter::{Adapter, Ended, Judged, Launch, LaunchContext, Progress, rejected},
     ours::{explained, progress, progress_detail, unfinished, unread},
 };
 use arguments::REPORT_NAME;
@@ -72,25 +72,21 @@ impl Adapter for BullmqAdapter {
         progress(line)
     }
 
-    fn judge(
-        &self,
-        job: &JobSpec,
-        context: &LaunchContext,
-        ended: &Ended,
-    ) -> Result<PodResult, Box<Rejected>> {
-        let refuse = |failure, partial| Err(Box::new(Rejected { failure, partial }));
+    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended) -> Judged {
         let report = match read_report(context) {
             Ok(report) => report,
-            Err(error) => return refuse(unread("the BullMQ job", &error, ended), None),
+            Err(error) => return rejected(unread("the BullMQ job", &error, ended), None),
         };
         let arguments = arguments::arguments(&self.spec, job, context);
         let measured = match measured(&self.spec, &report, arguments) {
             Ok(measured) => measured,
-            Err(error) => return refuse(explained(FailureStep::Output, &error.to_string(), ended), None),
+            Err(error) => {
+                return rejected(explained(FailureStep::Output, &error.to_string(), ended), None);
+            }
         };
         match verdict(&report, ended) {
             None => Ok(measured),
-            Some(failure) => refuse(failure, Some(measured)),
+            Some(failure) => rejected(failure, Some(measured)),
         }
     }
 }

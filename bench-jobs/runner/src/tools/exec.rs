@@ -5,7 +5,7 @@
 mod expand;
 mod outputs;
 
-use crate::tools::adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected};
+use crate::tools::adapter::{Adapter, Ended, Judged, Launch, LaunchContext, Progress, rejected};
 use dragstrip_crds::workload::{ExecSpec, ParserSpec};
 use dragstrip_parsers::Parsed;
 use dragstrip_results::{
@@ -75,15 +75,9 @@ impl Adapter for ExecAdapter {
         None
     }
 
-    fn judge(
-        &self,
-        job: &JobSpec,
-        context: &LaunchContext,
-        ended: &Ended,
-    ) -> Result<PodResult, Box<Rejected>> {
+    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended) -> Judged {
         let refuse = |step, message: String, partial| {
-            let failure = ended.failure(step, with_last_line(message, ended));
-            Err(Box::new(Rejected { failure, partial }))
+            rejected(ended.failure(step, with_last_line(message, ended)), partial)
         };
         let read = outputs::read(&self.spec.parser, context, ended);
         let parsed = read.and_then(|outputs| {

@@ -7,7 +7,7 @@ use crate::{
     frame::install::{CLIENTS_NAME, LOADGEN_NAME},
     measuring::threads::busiest,
     tools::{
-        adapter::{Adapter, Ended, Launch, LaunchContext, Progress, Rejected},
+        adapter::{Adapter, Ended, Judged, Launch, LaunchContext, Progress, rejected},
         ours::{explained, progress, unfinished, unread},
     },
 };
@@ -75,17 +75,10 @@ impl Adapter for LoadgenAdapter {
         Some(Progress { ratio, ..progress })
     }
 
-    fn judge(
-        &self,
-        job: &JobSpec,
-        context: &LaunchContext,
-        ended: &Ended,
-    ) -> Result<PodResult, Box<Rejected>> {
+    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended) -> Judged {
         let report = match read_report(&context.output_directory) {
             Ok(read) => read,
-            Err(error) => {
-                return Err(Box::new(Rejected { failure: unread(NAME, &error, ended), partial: None }));
-            }
+            Err(error) => return rejected(unread(NAME, &error, ended), None),
         };
         // The document takes the place of the file's name.
         let arguments = vec!["run".to_owned(), self.document(job, context).unwrap_or_default()];
@@ -93,7 +86,7 @@ impl Adapter for LoadgenAdapter {
         let measured = measured(&self.spec, report, arguments);
         match failure {
             None => Ok(measured),
-            Some(failure) => Err(Box::new(Rejected { failure, partial: Some(measured) })),
+            Some(failure) => rejected(failure, Some(measured)),
         }
     }
 }

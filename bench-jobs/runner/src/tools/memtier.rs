@@ -10,7 +10,7 @@ mod judge;
 mod progress;
 mod version;
 
-use crate::tools::adapter::{self, Adapter, Ended, Launch, LaunchContext, Progress, Rejected};
+use crate::tools::adapter::{self, Adapter, Ended, Judged, Launch, LaunchContext, Progress};
 use dragstrip_crds::{
     units::Period,
     workload::{MemtierSpec, ToolSpec},
@@ -86,12 +86,7 @@ impl Adapter for MemtierAdapter {
         self.observed.take_in(line)
     }
 
-    fn judge(
-        &self,
-        job: &JobSpec,
-        context: &LaunchContext,
-        ended: &Ended,
-    ) -> Result<PodResult, Box<Rejected>> {
+    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended) -> Judged {
         judge::judge(&self.spec, &self.observed, job, context, ended)
     }
 }

@@ -11,7 +11,7 @@ use super::{
     arguments::{arguments, result_file},
     progress::Observed,
 };
-use crate::tools::adapter::{Ended, Exit, LaunchContext, Rejected};
+use crate::tools::adapter::{Ended, Exit, Judged, LaunchContext, rejected};
 use dragstrip_crds::workload::MemtierSpec;
 use dragstrip_parsers::memtier::{
     agreement::contradiction,
@@ -44,7 +44,7 @@ pub(super) fn judge(
     job: &JobSpec,
     context: &LaunchContext,
     ended: &Ended,
-) -> Result<PodResult, Box<Rejected>> {
+) -> Judged {
     let outcome = read(observed, context);
     let fault = process_fault(observed, ended, outcome.as_ref().ok())
         .or_else(|| stderr_fault(observed))
@@ -56,9 +56,7 @@ pub(super) fn judge(
     let measured = measured(tool, observed, outcome.ok());
     match fault {
         None => Ok(measured),
-        Some((step, message)) => {
-            Err(Box::new(Rejected { failure: ended.failure(step, message), partial: Some(measured) }))
-        }
+        Some((step, message)) => rejected(ended.failure(step, message), Some(measured)),
     }
 }
 
