@@ -3,8 +3,7 @@
 
 use super::{
     children::{self, Process, Program, last_lines, read_output},
-    directory::Directory,
-    plan::Plan,
+    plan::Track,
     progress::{live, rate},
     server::{Death, Server},
 };
@@ -23,10 +22,9 @@ use dragstrip_results::{
         RunnerState, StartCommand, UsageCommand, UsageWindow,
     },
     result::{Failure, FailureStep, PodResult},
-    signing::VerifyingKey,
     usage::ServerUsage,
 };
-use dragstrip_runner::{Stop, at_the_line};
+use dragstrip_runner::at_the_line;
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
@@ -57,15 +55,6 @@ pub enum Error {
     Directory(#[source] std::io::Error, PathBuf),
     #[error("failed to give client {1} its start command")]
     Start(#[source] AgentError, String),
-}
-
-/// What all measurements of a run share.
-pub struct Track<'a> {
-    pub plan: &'a Plan,
-    pub directory: &'a Directory,
-    pub agents: &'a Agents,
-    pub key: &'a VerifyingKey,
-    pub stop: &'a Stop,
 }
 
 /// The outcome of a measurement.
@@ -101,7 +90,7 @@ struct Clients {
 
 /// The environment of a client.
 fn environment(
-    track: &Track<'_>,
+    track: &Track,
     job: &JobSpec,
     name: &str,
     index: u32,
@@ -127,7 +116,7 @@ fn environment(
     Ok(all)
 }
 
-fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Client, Error> {
+fn start(track: &Track, job: &JobSpec, name: &str, index: u32) -> Result<Client, Error> {
     let own = track.directory.client(name);
     std::fs::create_dir_all(&own).map_err(|error| Error::Directory(error, own.clone()))?;
     let (termination, log) = (own.join("termination"), track.directory.log(name));
@@ -159,7 +148,7 @@ fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Cli
 }
 
 impl Clients {
-    fn start(track: &Track<'_>, attempt: &Attempt, job: &JobSpec) -> Result<Self, Error> {
+    fn start(track: &Track, attempt: &Attempt, job: &JobSpec) -> Result<Self, Error> {
         let client = |index| start(track, job, &format!("{}-{index}", attempt.name), index);
         let all = (0..attempt.pods).map(client).collect::<Result<_, _>>()?;
         Ok(Self { all, token: job.token.clone() })
@@ -236,7 +225,7 @@ fn without_result(attempt: &Attempt, name: &str, log: &Path, cut: Option<&Cut>) 
 }
 
 /// What stops a measurement now, if anything does.
-async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Option<Cut>, Error> {
+async fn cut(track: &Track, server: &mut Server, end: Instant) -> Result<Option<Cut>, Error> {
     if let Some(death) = server.has_died()? {
         return Ok(Some(Cut::Died(death)));
     }
@@ -251,7 +240,7 @@ async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Opt
 
 /// Waits until all are at the start line; false if one ended before it.
 async fn line_up(
-    track: &Track<'_>,
+    track: &Track,
     clients: &mut Clients,
     server: &mut Server,
     (screen, label): (&mut Screen, &str),
@@ -275,7 +264,7 @@ async fn line_up(
 
 /// Waits until all have ended.
 async fn load(
-    track: &Track<'_>,
+    track: &Track,
     clients: &mut Clients,
     server: &mut Server,
     seconds: f64,
@@ -305,7 +294,7 @@ async fn load(
 }
 
 /// The job of the runners of `attempt`.
-fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
+fn job(track: &Track, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
     // Clients work in directories of their own, in which ./bench is another file or none.
     if let ToolSpec::Exec(exec) = &mut job.tool
@@ -319,7 +308,7 @@ fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<Job
 
 /// Lets the clients load the server together; returns the start line, and what cut it short.
 async fn race(
-    track: &Track<'_>,
+    track: &Track,
     offline: &OfflineRun,
     attempt: &Attempt,
     (clients, server): (&mut Clients, &mut Server),
@@ -342,7 +331,7 @@ async fn race(
 }
 
 pub async fn measure(
-    track: &Track<'_>,
+    track: &Track,
     offline: &OfflineRun,
     attempt: &Attempt,
     server: &mut Server,

@@ -3,10 +3,10 @@
 
 use super::{
     children,
-    clients::{Cut, Measured, Track, measure},
+    clients::{Cut, Measured, measure},
     cpus,
     directory::{self, Directory},
-    plan::{self, Plan, Surroundings, plan},
+    plan::{self, Plan, Surroundings, Track, plan},
     programs,
     server::{self, Server},
     settings::Settings,
@@ -26,7 +26,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     result::{NodeRecord, RepetitionResult},
-    signing::{KeyError, SigningKey, VerifyingKey},
+    signing::{KeyError, SigningKey},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -164,7 +164,7 @@ fn no_server(error: &server::Error) -> FailureStatus {
 
 /// Measures all attempts; returns the final status.
 async fn race(
-    track: &Track<'_>,
+    track: &Track,
     offline: &mut OfflineRun,
     server: &mut Server,
     screen: &mut Screen,
@@ -223,28 +223,23 @@ pub async fn run_locally(
     for note in &plan.notes {
         screen.step(note);
     }
-    let raced = Box::pin(conduct(plan, &directory, &agents, &key, settings, screen)).await?;
+    let track =
+        Track { plan: &plan, directory: &directory, agents: &agents, key: &key, stop: &settings.stop };
+    let raced = Box::pin(conduct(&track, screen)).await?;
     screen.step(&format!("results: {}", directory.path().display()));
     Ok(raced)
 }
 
 /// Starts the server, measures, and always ends the server. An error fails the run.
-async fn conduct(
-    plan: Plan,
-    directory: &Directory,
-    agents: &Agents,
-    key: &VerifyingKey,
-    settings: &Settings,
-    screen: &mut Screen,
-) -> Result<Raced, Error> {
+async fn conduct(track: &Track, screen: &mut Screen) -> Result<Raced, Error> {
+    let Track { plan, directory, .. } = track;
     let mut offline = plan.offline.clone();
-    let status = match Server::start(&plan, directory, agents, key, &settings.stop).await {
+    let status = match Server::start(track).await {
         Ok(mut server) => {
-            screen.step(&server_line(&plan, &server));
-            screen.step(&division(&plan));
+            screen.step(&server_line(plan, &server));
+            screen.step(&division(plan));
             offline.found(server.found());
-            let track = Track { plan: &plan, directory, agents, key, stop: &settings.stop };
-            let status = race(&track, &mut offline, &mut server, screen).await;
+            let status = race(track, &mut offline, &mut server, screen).await;
             server.end().await?;
             status?
         }
@@ -256,7 +251,7 @@ async fn conduct(
             offline.status(Ending::Failed(failure), Timestamp::now())
         }
     };
-    let run = BenchmarkRun { status: Some(status), ..plan.run };
+    let run = BenchmarkRun { status: Some(status), ..plan.run.clone() };
     directory.finish(&run, &input::text_report(std::slice::from_ref(&run)))?;
     Ok(Raced { run, results: offline.results.clone() })
 }

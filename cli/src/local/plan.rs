@@ -3,8 +3,10 @@
 
 use super::{
     cpus::{Cpu, Division, divide},
+    directory::Directory,
     programs,
 };
+use dragstrip_agents::Agents;
 use dragstrip_core::{
     datastore::launch::{self as server, Launch},
     run::{
@@ -17,7 +19,8 @@ use dragstrip_crds::{
     run::{PhaseSpec, Target},
     workload::{ExecSpec, ToolSpec},
 };
-use dragstrip_results::{protocol::PASSWORD_VARIABLE, result::NodeRecord};
+use dragstrip_results::{protocol::PASSWORD_VARIABLE, result::NodeRecord, signing::VerifyingKey};
+use dragstrip_runner::Stop;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -256,6 +259,15 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
         divide(around.cpus, threads, count(clients))
     });
     Ok(Plan { password: password.map(str::to_owned), run, offline, server, tools, division, notes })
+}
+
+/// What the server and all measurements of a run share.
+pub struct Track<'a> {
+    pub plan: &'a Plan,
+    pub directory: &'a Directory,
+    pub agents: &'a Agents,
+    pub key: &'a VerifyingKey,
+    pub stop: &'a Stop,
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use super::{
     children::{self, Process, Program, last_lines, read_output},
-    directory::Directory,
-    plan::Plan,
+    plan::Track,
 };
 use dragstrip_agents::Agents;
 use dragstrip_core::{
@@ -13,10 +12,10 @@ use dragstrip_core::{
 use dragstrip_results::{
     observed::Observation,
     protocol::{PASSWORD_VARIABLE, UsageCommand, UsageWindow},
-    signing::{VERIFYING_KEY_VARIABLE, VerifyingKey},
+    signing::VERIFYING_KEY_VARIABLE,
     usage::ServerUsage,
 };
-use dragstrip_runner::{Stop, TOKEN_VARIABLE};
+use dragstrip_runner::TOKEN_VARIABLE;
 use kube::ResourceExt;
 use nix::sys::signal::Signal;
 use std::{
@@ -117,14 +116,9 @@ fn ended(name: &str, status: ExitStatus, log: &std::path::Path) -> Death {
 }
 
 impl Server {
-    /// Starts the server of `plan` with its observer, and waits until it answers.
-    pub async fn start(
-        plan: &Plan,
-        directory: &Directory,
-        agents: &Agents,
-        key: &VerifyingKey,
-        stop: &Stop,
-    ) -> Result<Self, Error> {
+    /// Starts the server of the plan with its observer, and waits until it answers.
+    pub async fn start(track: &Track) -> Result<Self, Error> {
+        let Track { plan, directory, agents, stop, .. } = track;
         let Some(declared) = &plan.server else {
             let address = plan.offline.external_address().unwrap_or_default();
             let (file, log) = (PathBuf::new(), PathBuf::new());
@@ -153,7 +147,7 @@ impl Server {
             Self { process: Some(process), observer: None, log, file, address, observation: None };
         let asks = launch.speaks_resp;
         let ready = async {
-            server.observer = Some(observer(plan, directory, key, port, asks).await?);
+            server.observer = Some(observer(track, port, asks).await?);
             server.ready(agents, asks).await
         };
         let ready = tokio::select! {
@@ -242,18 +236,13 @@ fn pairs(launch: &Launch) -> Vec<(String, std::ffi::OsString)> {
 }
 
 /// The observer of the server on `port`, on the clients' CPUs: the server has its own.
-async fn observer(
-    plan: &Plan,
-    directory: &Directory,
-    key: &VerifyingKey,
-    port: u16,
-    asks: bool,
-) -> Result<Observer, Error> {
+async fn observer(track: &Track, port: u16, asks: bool) -> Result<Observer, Error> {
+    let Track { plan, directory, key, .. } = track;
     let token = plan.run.uid().unwrap_or_default();
     let log = directory.log("observer");
     let mut environment = vec![
         (TOKEN_VARIABLE.to_owned(), token.clone().into()),
-        (VERIFYING_KEY_VARIABLE.to_owned(), String::from(key.clone()).into()),
+        (VERIFYING_KEY_VARIABLE.to_owned(), String::from((*key).clone()).into()),
     ];
     environment
         .extend(plan.password.as_ref().map(|password| (PASSWORD_VARIABLE.to_owned(), password.into())));
