@@ -1,7 +1,6 @@
 //! What to send: keys, values, operations and their mix, encoded as requests, and
 //! the schedule of an open loop. No sockets, no clock.
 
-pub(crate) mod decimal;
 pub mod keys;
 pub(crate) mod mix;
 pub(crate) mod operations;

@@ -14,13 +14,14 @@ use rand::rngs::SmallRng;
 use crate::configuration::Configuration;
 use crate::wire::outgoing::{Cursor, Outgoing, SHARED_VALUE_BYTES};
 use crate::wire::slots::slot_of;
-use crate::workload::decimal::{self, Decimal, MAXIMUM_DIGITS};
 use crate::workload::keys::{KeyError, KeyPicker, MISSING_PREFIX, Share};
 use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
 use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
 use crate::workload::streams::{Purpose, stream};
 use crate::workload::template::{Piece, Word};
 
+/// Decimal digits of the largest number.
+const MAXIMUM_DIGITS: usize = 20;
 /// Longest end of a request of one key that has a copy for each number of digits.
 const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
 
@@ -75,13 +76,16 @@ impl KeyHeads {
 
     /// Writes the argument and returns where the key is.
     #[inline]
-    fn write(&self, bytes: &mut Vec<u8>, key: &Decimal) -> Range<usize> {
-        if let Some(head) = self.by_digits.get(key.count()) {
+    fn write(&self, bytes: &mut Vec<u8>, key: u64) -> Range<usize> {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(key).as_bytes();
+        if let Some(head) = self.by_digits.get(digits.len()) {
             bytes.extend_from_slice(head);
         }
-        let digits = bytes.len();
-        bytes.extend_from_slice(key.line());
-        digits - self.prefix_bytes..digits + key.count()
+        let begin = bytes.len();
+        bytes.extend_from_slice(digits);
+        bytes.extend_from_slice(b"\r\n");
+        begin - self.prefix_bytes..begin + digits.len()
     }
 }
 
@@ -214,14 +218,17 @@ impl KeyedRequest {
     /// Writes the request and returns where the key is.
     #[inline]
     fn write(&self, bytes: &mut Vec<u8>, key: u64) -> Range<usize> {
-        let digits = decimal::digits_of(key);
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(key).as_bytes();
         let mut begin = bytes.len();
-        if let Some(form) = self.by_digits.get(digits) {
+        if let Some(form) = self.by_digits.get(digits.len()) {
             begin += form.digits_at;
             bytes.extend_from_slice(&form.bytes);
-            decimal::write_digits(bytes.get_mut(begin..begin + digits).unwrap_or_default(), key);
+            if let Some(place) = bytes.get_mut(begin..begin + digits.len()) {
+                place.copy_from_slice(digits);
+            }
         }
-        begin - self.prefix_bytes..begin + digits
+        begin - self.prefix_bytes..begin + digits.len()
     }
 }
 
@@ -365,10 +372,10 @@ impl KeySource {
 
     /// Draws a key that later parts of the request may refer to.
     #[inline]
-    fn next(&mut self) -> Decimal {
+    fn next(&mut self) -> u64 {
         let number = self.draw();
         self.drawn.push(number);
-        Decimal::new(number)
+        number
     }
 
     #[inline]
@@ -378,16 +385,18 @@ impl KeySource {
             Part::Key { heads, earlier } => {
                 let key = match earlier {
                     None => self.next(),
-                    Some(place) => Decimal::new(self.drawn.get(*place).copied().unwrap_or_default()),
+                    Some(place) => self.drawn.get(*place).copied().unwrap_or_default(),
                 };
-                let range = heads.write(&mut outgoing.bytes, &key);
+                let range = heads.write(&mut outgoing.bytes, key);
                 self.note_slot(&outgoing.bytes, range);
             }
             Part::Shared(size) => outgoing.splice(0..*size),
             Part::ExpireAt(seconds) => {
-                let text = Decimal::new(unix_seconds().saturating_add(*seconds));
-                write_length(&mut outgoing.bytes, text.count() as u64);
-                outgoing.bytes.extend_from_slice(text.line());
+                let mut buffer = itoa::Buffer::new();
+                let text = buffer.format(unix_seconds().saturating_add(*seconds));
+                write_length(&mut outgoing.bytes, text.len() as u64);
+                outgoing.bytes.extend_from_slice(text.as_bytes());
+                outgoing.bytes.extend_from_slice(b"\r\n");
             }
             Part::Word(parts) => self.write_word(parts, outgoing),
         }
@@ -399,7 +408,9 @@ impl KeySource {
         for part in parts {
             match part {
                 WordPart::Text(text) => word.bytes.extend_from_slice(text),
-                WordPart::Key => word.bytes.extend_from_slice(self.next().digits()),
+                WordPart::Key => {
+                    word.bytes.extend_from_slice(itoa::Buffer::new().format(self.next()).as_bytes());
+                }
                 WordPart::Shared(size) => word.splice(0..*size),
             }
         }
@@ -418,7 +429,8 @@ impl KeySource {
 /// Writes what comes before an argument of so many bytes.
 fn write_length(bytes: &mut Vec<u8>, length: u64) {
     bytes.push(b'$');
-    bytes.extend_from_slice(Decimal::new(length).line());
+    bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    bytes.extend_from_slice(b"\r\n");
 }
 
 fn unix_seconds() -> u64 {
