@@ -311,6 +311,13 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
+/// The whole part of `value`, saturated: 0 of a negative number.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[inline]
+pub fn whole(value: f64) -> u64 {
+    value as u64
+}
+
 /// `value` with as many digits as are useful.
 // Rounded figures for people are far below 2^63: the cast is exact.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

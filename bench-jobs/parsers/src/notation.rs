@@ -1,6 +1,8 @@
 //! Numbers as tools write them: `1234.5`, or `1,234.5` where the manifest declares the comma.
 //! A separator that is not declared is an error: the number could mean two things.
 
+use dragstrip_crds::units::whole;
+
 /// Whole numbers beyond this are not exact as floating point, and come from no run.
 const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
@@ -58,14 +60,12 @@ impl Notation {
     }
 
     /// Reads a count. `1,234.00` is one: some tools format counts as they format rates.
-    // Checked to be whole and within 0..=2^53.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn count(self, text: &str) -> Result<u64, NumberError> {
         let number = self.number(text)?;
         if number.is_sign_negative() || number.fract() != 0.0 || number > LARGEST_COUNT {
             return Err(NumberError::NotACount(text.trim().to_owned()));
         }
-        Ok(number as u64)
+        Ok(whole(number))
     }
 
     /// The length in bytes of the number that `text` begins with, exponent included; 0 without

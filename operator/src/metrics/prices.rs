@@ -1,5 +1,6 @@
 //! Prices and network bandwidths of instance types, and the cost of operations. Pure.
 
+use dragstrip_crds::units::whole;
 use serde::Deserialize;
 use std::collections::HashMap;
 
@@ -40,10 +41,8 @@ impl Prices {
     }
 
     /// Baseline bandwidth of `instance_type`'s network in megabits per second.
-    // Far below 2^63 and never negative.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn network_megabits_per_second(&self, instance_type: &str) -> Option<u64> {
-        self.0.get(instance_type)?.baseline_network_gbps.map(|rate| (rate * 1000.0).round() as u64)
+        self.0.get(instance_type)?.baseline_network_gbps.map(|rate| whole((rate * 1000.0).round()))
     }
 
     /// Dollars that a million operations cost on nodes of these instance types, at so many

@@ -1,6 +1,6 @@
 //! Draws the key numbers of one connection, without allocation or modulo bias. Pure.
 
-use dragstrip_crds::workload::KeyPattern;
+use dragstrip_crds::{units::whole, workload::KeyPattern};
 use rand::RngExt;
 use rand::distr::{Distribution, Uniform, uniform};
 use rand::rngs::SmallRng;
@@ -127,7 +127,7 @@ fn draw_gaussian(normal: &Normal<f64>, minimum: u64, maximum: u64, random: &mut 
     loop {
         let drawn = normal.sample(random).round();
         if drawn >= minimum as f64 && drawn <= maximum as f64 {
-            return to_whole(drawn).clamp(minimum, maximum);
+            return whole(drawn).clamp(minimum, maximum);
         }
     }
 }
@@ -164,7 +164,7 @@ impl ZipfRanks {
             let area =
                 self.integral_last + random.random::<f64>() * (self.integral_first - self.integral_last);
             let position = curve.inverse(area);
-            let rank = to_whole(position + 0.5).clamp(1, self.count);
+            let rank = whole(position + 0.5).clamp(1, self.count);
             let number = rank as f64;
             if number - position <= self.sure || area >= curve.integral(number + 0.5) - curve.height(number) {
                 return rank;
@@ -194,12 +194,6 @@ impl Curve {
         let slope = 1.0 - self.exponent;
         if slope.abs() < 1e-12 { area.exp() } else { ((slope * area).max(-1.0).ln_1p() / slope).exp() }
     }
-}
-
-/// Truncates a non-negative number; the range checks around it are done before.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn to_whole(number: f64) -> u64 {
-    number as u64
 }
 
 #[cfg(test)]

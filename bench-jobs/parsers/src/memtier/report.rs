@@ -11,6 +11,7 @@
 //! them makes it invalid JSON.
 
 use super::document::Value;
+use dragstrip_crds::units;
 use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
 use std::borrow::Cow;
 
@@ -186,10 +187,8 @@ struct Rates<'a> {
 
 impl Rates<'_> {
     /// How many of the row's replies the rate `name` stands for.
-    // Both factors are checked to be finite and not negative.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn share(&self, name: &str) -> u64 {
-        self.scaled(name).map_or(0, |count| (count.round() as u64).min(self.count))
+        self.scaled(name).map_or(0, |count| units::whole(count.round()).min(self.count))
     }
 
     /// Hits, if the tool separates reads from other operations: with `--command`
@@ -199,10 +198,8 @@ impl Rates<'_> {
         separate.then(|| self.share("Hits/sec"))
     }
 
-    // As for `share`.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn bytes(&self) -> u64 {
-        self.scaled("KB/sec").map_or(0, |kibibytes| (kibibytes * 1024.0).round() as u64)
+        self.scaled("KB/sec").map_or(0, |kibibytes| units::whole((kibibytes * 1024.0).round()))
     }
 
     fn scaled(&self, name: &str) -> Option<f64> {

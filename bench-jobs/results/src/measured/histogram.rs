@@ -4,7 +4,7 @@
 
 use crate::measured::live::LatencyCounts;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use dragstrip_crds::measured::LatencySummary;
+use dragstrip_crds::{measured::LatencySummary, units::whole};
 use flate2::read::ZlibDecoder;
 use hdrhistogram::{
     CreationError, Histogram,
@@ -252,9 +252,7 @@ impl Latencies {
     pub fn percentile(&self, percentile: f64) -> u64 {
         let total = self.0.len();
         // Percentiles are within 0..=100 and counts below 2^53: the cast is exact.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let wanted =
-            ((percentile.clamp(0.0, 100.0) / 100.0 * total as f64 + 0.5) as u64).clamp(1, total.max(1));
+        let wanted = whole(percentile.clamp(0.0, 100.0) / 100.0 * total as f64 + 0.5).clamp(1, total.max(1));
         let mut seen = 0;
         for bucket in self.0.iter_recorded() {
             seen += bucket.count_since_last_iteration();

@@ -1,7 +1,7 @@
 //! Progress for people: one line a second on the runner's own stdout.
 
 use crate::tools::adapter::Progress;
-use dragstrip_crds::units::thousands;
+use dragstrip_crds::units::{thousands, whole};
 use dragstrip_results::live::LatencyCounts;
 
 /// Least time between two lines, in seconds; tools report about once a second.
@@ -23,9 +23,7 @@ impl Printer {
             return None;
         }
         self.last = Some((elapsed, progress.operations));
-        // Operations per second of at most 2^64 operations are not a negative number.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let rate = (progress.operations.saturating_sub(operations) as f64 / interval) as u64;
+        let rate = whole(progress.operations.saturating_sub(operations) as f64 / interval);
         let p99 = progress.latency.and_then(|now| {
             let p99 = now.since(&self.latencies).quantile_seconds(0.99);
             self.latencies = now;

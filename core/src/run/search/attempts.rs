@@ -7,6 +7,7 @@ use crate::run::{
 };
 use dragstrip_crds::{
     run::{Raise, SearchSpec},
+    units::whole,
     workload::{OpenLoopSpec, ToolSpec},
 };
 use dragstrip_results::search::SearchPoint;
@@ -40,10 +41,7 @@ pub fn raised(search: &SearchSpec, tool: &ToolSpec, pods: u32, value: u64) -> (T
 
 /// The rate at a share of the throughput found: at least one request for each of so many pods.
 fn rate_at(share: f64, throughput: f64, pods: u32) -> u64 {
-    // Throughput is far below 2^63 and never negative: rounding is safe.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let rate = (share * throughput).round() as u64;
-    rate.max(u64::from(pods))
+    whole((share * throughput).round()).max(u64::from(pods))
 }
 
 /// The value that `attempt` measures after `points`, and the tool and pods with it; `None`

@@ -10,7 +10,7 @@ use dragstrip_core::{
     labels, nodes,
     run::{decide::ReadyTarget, judge, validate::ValidatedRun},
 };
-use dragstrip_crds::{DatastoreSpec, datastore::Placement, pod::PodSettings};
+use dragstrip_crds::{DatastoreSpec, datastore::Placement, pod::PodSettings, units::whole};
 use dragstrip_results::{
     observed::Observation,
     result::{CpuSetRecord, EnvironmentRecord, GroupEvidence, GroupRecord, NodeRecord, RepetitionResult},
@@ -164,12 +164,10 @@ fn bandwidth(node: &Node, prices: &Prices) -> Option<u64> {
     label.or_else(|| prices.network_megabits_per_second(node.labels().get(labels::INSTANCE_TYPE)?))
 }
 
-// A node has far fewer than 2^53 thousandths of a CPU.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn record(name: String, node: Option<&Node>, prices: &Prices) -> NodeRecord {
     let facts = node.map(nodes::facts);
     let system = node.and_then(|node| node.status.as_ref()?.node_info.as_ref());
-    let millicpus = node.map(|node| (Room::of_node(node).cpus * 1e3).round() as u64);
+    let millicpus = node.map(|node| whole((Room::of_node(node).cpus * 1e3).round()));
     NodeRecord {
         zone: facts.as_ref().and_then(|facts| facts.zone.clone()),
         placement_group: facts.as_ref().and_then(|facts| facts.placement_group.clone()),

@@ -14,7 +14,7 @@ use crate::{
 };
 use dragstrip_crds::{
     run::{LimitedBy, Limiter},
-    units::thousands,
+    units::{self, thousands},
     workload::ToolSpec,
 };
 
@@ -102,9 +102,7 @@ fn servers(evidence: &Evidence) -> (Option<Utilisation>, bool) {
 
 /// A rate for people.
 fn whole(rate: f64) -> String {
-    // Rates are positive and far below 2^63.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    thousands(rate as u64)
+    thousands(units::whole(rate))
 }
 
 /// That the server fell behind an open loop's rate.

@@ -2,7 +2,7 @@
 
 use super::evidence::{Evidence, OnNode, percent};
 use crate::measured::usage::NetworkUsage;
-use dragstrip_crds::units::thousands;
+use dragstrip_crds::units::{thousands, whole};
 
 /// The direction of a node's link that was fullest.
 pub(super) struct Link {
@@ -29,9 +29,7 @@ fn of(node: &str, network: &NetworkUsage, bits: f64, seconds: f64) -> Link {
     let directions = [("sent", network.sent_bytes), ("received", network.received_bytes)];
     let (verb, bytes) = directions.into_iter().max_by_key(|(_, bytes)| *bytes).unwrap_or(directions[0]);
     let rate = bytes as f64 * 8.0 / seconds;
-    // Segments are far fewer than 2^63.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let segments = thousands((network.sent_segments as f64 / seconds) as u64);
+    let segments = thousands(whole(network.sent_segments as f64 / seconds));
     let share = rate / bits;
     let evidence = format!(
         "{node} {verb} {:.2} Gbit/s, {} of its link's {} Gbit/s, and sent {segments} TCP segments per second",

@@ -3,6 +3,7 @@
 //! both keep quiet about.
 
 use crate::tools::adapter::Progress;
+use dragstrip_crds::units::whole;
 use dragstrip_parsers::memtier::replies::{count, error_reply, error_word};
 use std::collections::BTreeMap;
 
@@ -106,9 +107,7 @@ impl Observed {
         let rate = report.bytes_per_second?;
         self.bytes += rate * report.seconds.saturating_sub(self.seconds) as f64;
         self.seconds = self.seconds.max(report.seconds);
-        // Rates are finite and not negative.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        Some(self.bytes as u64)
+        Some(whole(self.bytes))
     }
 
     fn remember(&mut self, line: &str) {

@@ -1,6 +1,7 @@
 //! Where the knee lies among measurements that contradict each other: a fit through all. Pure.
 
 use super::{Vote, counted};
+use dragstrip_crds::units::whole;
 use std::ops::RangeInclusive;
 
 /// How far from the knee measurements disagree, as a share of the value: near a p99 bound and near
@@ -48,10 +49,9 @@ fn likelihood(counted: &[(f64, [usize; 2])], knee: f64, scale: f64) -> f64 {
 }
 
 /// The value at a logarithm.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn value_at(logarithm: f64, round: fn(f64) -> f64) -> u64 {
     // Values are from 1 to about a billion, and a hair beside a whole number is that number.
-    round((logarithm.exp() * 1e6).round() / 1e6) as u64
+    whole(round((logarithm.exp() * 1e6).round() / 1e6))
 }
 
 /// The knee that the `votes` make likeliest, near `low` and `high`; `gain` if throughput levels off there.
