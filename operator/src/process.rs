@@ -1,5 +1,4 @@
-//! The process around the controllers: its options, its logs, the wait for the CRDs, the election of a
-//! leader, and health and metrics over HTTP.
+//! The process around the controllers: options, logs, wait for CRDs, election, health and metrics.
 
 use crate::{
     cluster::{

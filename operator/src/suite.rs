@@ -1,5 +1,4 @@
-//! The BenchmarkSuite controller: creates the runs of a suite in sequence, compares them, and creates
-//! the rounds of a suite with a schedule.
+//! The BenchmarkSuite controller: creates a suite's runs in sequence, compares them, and creates rounds.
 
 mod apply;
 mod build;

@@ -1,6 +1,5 @@
-//! The operator's side of runners and observers: small HTTP requests to pod
-//! addresses, with the token of the run or Datastore; commands are signed. Touches the
-//! network and the clock.
+//! The operator's side of runners and observers: HTTP requests to pods with a token; commands are signed.
+//! Touches the network and the clock.
 
 use dragstrip_results::{
     memory::MemberMemory,

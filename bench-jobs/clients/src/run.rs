@@ -1,6 +1,4 @@
-//! Carries out a run through a client library: connects, waits at the start
-//! line, starts the tasks or batches, prints progress, obeys signals and
-//! gathers the result.
+//! Carries out a run through a client library, from its connections to its gathered result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -155,8 +153,7 @@ impl Conductor<'_> {
         tasks.collect::<Result<_, _>>().map_err(|error| self.client("draw keys", &error))
     }
 
-    /// Waits for the wanted start, or not at all if it has passed, and returns
-    /// the instant at which the load begins.
+    /// Waits for the wanted start, if it is to come, and returns when the load begins.
     async fn wait_at_line(&self, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
         let line = gathered.clock.line(self.configuration.specification.start_at_unix_nanos);

@@ -1,5 +1,4 @@
-//! The validated description of one run: a [`Specification`] with every value checked and in
-//! its final type. Pure.
+//! The validated description of a run: a [`Specification`] with checked values. Pure.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! The loop: starts the load threads, drives their connections, decides when each
-//! request leaves and when the run ends.
+//! The loop: load threads, their connections, when requests leave and the run ends.
 
 mod client;
 pub(crate) mod clock;

@@ -18,8 +18,7 @@ pub struct Parsed {
     pub seconds: Option<f64>,
     /// When the load began, in nanoseconds of Unix time by the tool's clock.
     pub start_unix_nanos: Option<i64>,
-    /// Operations of all kinds per whole second since the load began; empty
-    /// if the tool does not report them.
+    /// Operations of all kinds per whole second since the load began, if reported.
     pub per_second: Vec<u64>,
     /// Connections that the tool opened.
     pub connections: Option<u64>,

@@ -219,8 +219,7 @@ pub struct ClockOffset {
     pub uncertainty_nanos: i64,
 }
 
-/// The command to sample what servers use. Idempotent: one with the same token continues,
-/// one with another token restarts.
+/// The command to sample what servers use. Idempotent: the same token continues, another restarts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageCommand {
@@ -242,8 +241,7 @@ pub struct UsageWindow {
     pub to_unix_nanos: i64,
 }
 
-/// Servers that an observer is to join. Idempotent: what is joined already is
-/// left alone, what is separated is repaired.
+/// Servers that an observer is to join. Idempotent: joined ones stay, separated ones are repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TopologyCommand {

@@ -1,5 +1,4 @@
-//! The target's servers: reaches and identifies them, checks whether a load may start and
-//! whether its numbers hold, and joins them.
+//! The target's servers: reaches, identifies and joins them, and checks them before and after a load.
 
 pub mod access;
 pub mod check;

@@ -1,5 +1,4 @@
-//! What is particular to each engine, one file each. To add an engine, add its file and change
-//! [`rules`] and the enum in the API.
+//! What is particular to each engine, one file each. A new engine also changes [`rules`] and the API.
 
 mod custom;
 mod dragonfly;

@@ -1,5 +1,4 @@
-//! A Datastore's server as a program of this machine: what its container would run, after
-//! the kubelet's substitutions. Pure.
+//! A Datastore's server as a program of this machine, with the kubelet's substitutions. Pure.
 
 use super::{
     engines::speaks_resp,

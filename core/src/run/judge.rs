@@ -14,8 +14,7 @@ use dragstrip_results::{
     verdict,
 };
 
-/// The requirements of `run`, and a warning about exclusive CPUs that the run or its `datastore`
-/// declares.
+/// The requirements of `run`, and a warning if it or its `datastore` declares exclusive CPUs.
 pub fn requirements(run: &ValidatedRun, datastore: Option<&DatastoreSpec>) -> Vec<Requirement> {
     let mut requirements = run.spec.requirements.clone();
     let check = CheckName::ExclusiveCPUs;

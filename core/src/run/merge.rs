@@ -83,8 +83,7 @@ fn merge_operations(
     names.into_iter().chain(total).map(row).collect()
 }
 
-/// Says which latencies are missing because they cannot be joined over pods, and
-/// which are no more than a tool's own word.
+/// Says which latencies cannot be joined over pods, and which are only a tool's own word.
 fn latency_notes(operations: &[Operation], results: &[PodResult]) -> Vec<String> {
     let printed = |name: &str| {
         let mut of_pods = results.iter().flat_map(|pod| of(pod, name));

@@ -1,5 +1,4 @@
-//! A run without a cluster: validated, laid out, decided on, merged and judged by the same
-//! code, for whoever starts the processes. Pure.
+//! A run without a cluster, planned, decided on, merged and judged by the same code. Pure.
 
 use super::{
     decide::{Ending, Step, decide, failure},

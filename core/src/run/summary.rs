@@ -259,8 +259,7 @@ pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -
     run.spec.phases.iter().filter_map(of).collect()
 }
 
-/// How a run ends of which all measurements are good, but the repetitions of a phase
-/// differ more than a Required check allows.
+/// How a run ends whose good repetitions differ more than a Required check allows.
 pub fn required(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Option<Step> {
     phases(run, stored).iter().find_map(|phase| {
         let failure = verdict::required(&phase.reasons)?;

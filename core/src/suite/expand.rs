@@ -30,8 +30,7 @@ pub struct Plan {
     pub axes: Vec<AxisHead>,
     /// Every combination, in the order of the declaration.
     pub cells: Vec<PlannedCell>,
-    /// The runs in the order in which they are to be made: a combination's place in `cells`,
-    /// and which of its runs it is, from 1.
+    /// The runs in the order of their creation: a combination's place in `cells`, and its run, from 1.
     pub order: Vec<(usize, u32)>,
     /// Why no further run can be created in a suite that has started under another operator.
     pub unmeasurable: Option<Invalid>,

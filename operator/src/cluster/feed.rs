@@ -140,8 +140,7 @@ where
         self
     }
 
-    /// Watches objects of ours. Another version may have written some of them: the feed reports and
-    /// skips what it cannot decode.
+    /// Watches objects of ours; reports and skips what it cannot decode, as of another version.
     pub fn guarded(client: &Client, scope: &Scope, config: watcher::Config, metrics: &Metrics) -> Self
     where
         K: Conditioned + Resource<Scope = NamespaceResourceScope>,

@@ -15,8 +15,7 @@ use std::{
 const WRITE_LIFETIME: Duration = Duration::from_secs(300);
 /// How long a foreign Lease counts as present: no watch may ever report it or its deletion.
 const FOREIGN_LIFETIME: Duration = Duration::from_secs(60);
-/// A deleted object never returns: longer than any watch lags, and than the cleanup of
-/// Leases waits between two reconciles.
+/// A deleted object never returns: longer than any watch lags, or the cleanup of Leases waits.
 const DELETION_LIFETIME: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]

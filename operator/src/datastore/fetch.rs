@@ -91,8 +91,7 @@ async fn join(
     Some(agents.join(joiner, token, &command).await.map_err(|error| chain(&error)))
 }
 
-/// Queries every pod's observer if the pods are independent members; otherwise the first one, which
-/// joins and queries the other servers.
+/// Queries the observers of independent members, else the first one, which joins and queries the others.
 async fn observe_each(
     agents: &Agents,
     spec: &DatastoreSpec,

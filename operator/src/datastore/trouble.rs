@@ -21,8 +21,7 @@ pub const ROLLING_OUT: &str = "RollingOut";
 /// Reason of Ready if a server exits.
 pub const SERVER_EXITS: &str = "ServerExits";
 
-/// Whether the StatefulSet was built for `generation` and its controller has observed it: only then its
-/// revision is that of the declaration.
+/// Whether the StatefulSet was built for `generation` and observed, so that its revision is the current one.
 fn settled(stateful_set: &StatefulSet, generation: i64) -> bool {
     let observed = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
     built_for(stateful_set) == Some(generation)

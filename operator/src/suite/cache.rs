@@ -50,8 +50,7 @@ impl SuiteCache {
         }
     }
 
-    /// Whether a run was created that the watch has not shown: it may have ended before, and
-    /// then no event brings the next pass.
+    /// Whether a run was created that the watch has not shown, and whose end may bring no event.
     pub fn awaits(&self) -> bool {
         self.created.values().any(Option::is_some)
     }

@@ -59,8 +59,7 @@ pub struct Counts<'a> {
 }
 
 impl Counts<'_> {
-    /// Fills in everything that is counted by operation, and returns the records
-    /// of all recorders together, by operation.
+    /// Fills in all that is counted by operation, and returns the recorders' sums.
     pub fn fill(
         &self,
         report: &mut Report,

@@ -183,8 +183,7 @@ impl Recorder {
         })
     }
 
-    /// Restarts the clock of the per-second series at the begin of the
-    /// measured window; nothing is recorded before.
+    /// Restarts the per-second series at the begin of the measured window.
     pub fn set_origin(&mut self, origin: Instant) {
         self.origin = origin;
         self.current_end = origin + Duration::from_secs(1);
@@ -237,8 +236,7 @@ impl Recorder {
         self.errors.note(operation, message);
     }
 
-    /// Records the tallied answers to requests of one origin, which arrived
-    /// together at `arrived` from `node`.
+    /// Records the tallied answers to requests of one origin, from `node`.
     #[inline]
     pub(crate) fn settle(&mut self, origin: Origin, arrived: Instant, node: usize) {
         if !origin.measured {

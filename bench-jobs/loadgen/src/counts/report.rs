@@ -66,8 +66,7 @@ pub struct Report {
     /// Requests of the schedule that were due in each of its whole seconds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub due_per_second: Vec<u64>,
-    /// By how much each operation was written after its intended time; of one that was never
-    /// written, the time it had waited.
+    /// By how much each operation was written after its intended time, or else had waited.
     pub schedule_lag: Option<EncodedHistogram>,
     /// Latencies of all operations by the second.
     pub latency_series: Option<EncodedSeries>,

@@ -289,8 +289,7 @@ struct CommonReply {
 }
 
 impl CommonReply {
-    /// How many replies with the same head `input`, which begins with this one,
-    /// begins with, all of them complete.
+    /// How many complete replies with the head of this one `input` begins with.
     #[inline]
     fn count_alike(self, input: &[u8]) -> usize {
         let word_of = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));

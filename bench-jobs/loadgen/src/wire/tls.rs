@@ -1,5 +1,4 @@
-//! The client side of TLS: which authorities to trust and which certificate to present. Reads the
-//! declared files and nothing else.
+//! The client side of TLS: trusted authorities and own certificate. Reads the declared files only.
 
 use std::fmt;
 use std::io;

@@ -63,8 +63,7 @@ pub fn redirections(report: &Report) -> BTreeMap<String, u64> {
     [moved, ask].into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// `LPUSH` out of `Lpushs`, `SCAN` out of `Scan <cursor>s`: memtier writes the
-/// command's name with one `s` behind it.
+/// `LPUSH` out of `Lpushs`, `SCAN` out of `Scan <cursor>s`: memtier adds an `s` to commands.
 pub(super) fn command(label: &str) -> String {
     let singular = label.strip_suffix('s').unwrap_or(label);
     singular.split_whitespace().next().unwrap_or(label).to_uppercase()

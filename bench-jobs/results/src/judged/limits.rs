@@ -1,5 +1,4 @@
-//! Every limit of the checks, with its reason. docs/verdicts.md says more of those that
-//! `spec.requirements` can replace.
+//! Every limit of the checks, with its reason. docs/verdicts.md says more of those that can be set.
 
 /// Start skew: one second of a load of ten is a tenth of the time without all clients.
 pub const START_SKEW_SECONDS: f64 = 1.0;

@@ -89,8 +89,7 @@ pub fn hides(figure: &Estimate, limit: f64, factor: f64) -> bool {
     [limit, limit * factor].iter().all(|value| (figure.low..=figure.high).contains(value))
 }
 
-/// Whether a threshold for significant differences would pass although the truth may be half of its
-/// minimum, or twice its maximum.
+/// Whether a threshold would pass although the truth may be half its minimum, or twice its maximum.
 fn is_blind(figure: &Estimate, threshold: &Threshold) -> bool {
     threshold.minimum.as_ref().is_some_and(|minimum| hides(figure, minimum.value(), 0.5))
         || threshold.maximum.as_ref().is_some_and(|maximum| hides(figure, maximum.value(), 2.0))

@@ -263,8 +263,7 @@ impl Latencies {
         0
     }
 
-    /// Mean, percentiles and maximum, in milliseconds, as far as their number supports them; nothing
-    /// when nothing was recorded.
+    /// Mean, percentiles and maximum, in milliseconds, as far as the recorded number supports them.
     pub fn summary(&self) -> LatencySummary {
         if self.count() == 0 {
             return LatencySummary::default();

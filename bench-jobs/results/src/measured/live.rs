@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 
 /// How many bounds there are.
 pub const BOUNDS: usize = 24;
-/// Upper bounds of the buckets, in microseconds: five to a decade. What is slower
-/// than the last is in one bucket more.
+/// Upper bounds of the buckets, in microseconds: five to a decade; slower ones are in one more.
 #[rustfmt::skip]
 pub const BOUNDS_MICROS: [u64; BOUNDS] = [
     20, 32, 50, 80, 125, 200, 320, 500, 800, 1_250, 2_000, 3_200, 5_000, 8_000, 12_500, 20_000, 32_000, 50_000,

@@ -21,8 +21,7 @@ pub enum CheckState {
     NotMade,
 }
 
-/// One way in which a repetition's numbers were checked, or could not be. A check
-/// that found something is a [`Failure`].
+/// One way in which a repetition's numbers were checked, or could not be; a finding is a [`Failure`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {

@@ -31,8 +31,7 @@ pub fn deliver(result: &PodResult, termination_log: &Path) -> Result<(), Deliver
     logged
 }
 
-/// The result as the operator reads it: without its series if it is too large with them, and as a
-/// failure if it is too large even so.
+/// The result for the operator: without series if it is too large, and a failure if still too large.
 fn log_message(result: &PodResult) -> Result<String, serde_json::Error> {
     let complete = serde_json::to_string(result)?;
     if complete.len() <= MOST_LOG_BYTES {

@@ -15,8 +15,7 @@ struct Track {
     last: Times,
 }
 
-/// Finds the first and the last sample in which a load thread's CPU time grew, and what
-/// each thread used after the start line.
+/// Finds when a load thread's CPU time first and last grew, and what threads used after the start line.
 #[derive(Debug, Default)]
 pub struct Activity {
     tracks: HashMap<i32, Track>,

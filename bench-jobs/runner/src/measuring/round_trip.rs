@@ -16,8 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Measures with each of `observers` in turn, as one of `clients`, until `stop` is
-/// used or dropped; `None` without observers.
+/// Measures with all `observers` in turn, as one of `clients`, until `stop`; `None` without observers.
 pub async fn measure(
     observers: &[SocketAddr],
     clients: u32,

@@ -1,5 +1,4 @@
-//! Latencies that a tool sends while it runs, in statsd's format: one gauge in each datagram.
-//! Touches a socket on the loopback device.
+//! Latencies that a tool sends in statsd's format, a gauge in each datagram. Touches a loopback socket.
 
 use crate::delivery::state::Shared;
 use std::{

@@ -1,5 +1,4 @@
-//! How to get into a target's servers: user, password, encryption. Reads the
-//! mounted certificates and nothing else.
+//! How to get into a target's servers: user, password, encryption. Reads mounted certificates only.
 
 use dragstrip_loadgen::wire::tls::{TlsClient, TlsError, TlsOptions};
 use dragstrip_results::protocol::JobTarget;

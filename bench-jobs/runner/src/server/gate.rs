@@ -33,8 +33,7 @@ pub enum GateError {
     Timeout,
 }
 
-/// Whether this phase needs the gate: somebody writes before the start line,
-/// and somebody else empties the target.
+/// Whether this phase needs the gate: one client writes before the start line, another empties the target.
 pub fn needed(job: &JobSpec, writes_before_the_line: bool) -> bool {
     job.flush && job.clients > 1 && writes_before_the_line
 }

@@ -19,8 +19,7 @@ pub trait EngineRules: Sync {
     /// referred to as `$(DRAGSTRIP_PASSWORD)` or left to [`EngineRules::password_variable`].
     fn command(&self, spec: &DatastoreSpec) -> Vec<String>;
 
-    /// Environment variable the server itself reads its password from; `None`
-    /// if the password can only be an argument.
+    /// Environment variable from which the server reads its password; `None` if only arguments work.
     fn password_variable(&self) -> Option<&'static str> {
         None
     }

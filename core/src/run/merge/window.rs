@@ -3,8 +3,7 @@
 use dragstrip_results::result::{Operation, PodResult};
 use std::ops::Range;
 
-/// The window in which every client that sent load was active, in seconds after
-/// the earliest start by the operator's clock.
+/// The window in which all clients sent load, in seconds after the earliest start by the operator's clock.
 pub struct Common {
     origin: i64,
     begin: f64,

@@ -1,5 +1,4 @@
-//! What a server is: the pods, images and processes that a run measures, the same
-//! from its first phase to its last. Pure.
+//! What a server is: the pods, images and processes that all phases of a run measure. Pure.
 
 use crate::digest::digest;
 use k8s_openapi::api::core::v1::Pod;

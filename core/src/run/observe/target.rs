@@ -65,8 +65,7 @@ pub struct ReadyTarget {
     pub connection: Connection,
     /// The user that clients log in as.
     pub username: Option<String>,
-    /// What the server reports; absent for external targets, which the runner queries, and for
-    /// targets that cannot be queried.
+    /// What the server reports; absent if it is external, which the runner queries, or cannot be queried.
     pub truth: Option<ServerTruth>,
     /// Every server, if there are several.
     pub members: Vec<JobMember>,

@@ -26,8 +26,7 @@ pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
     )
 }
 
-/// Time between the start command and the start line for so many pods, whose tool
-/// starts `head_start` before the line.
+/// Time from the start command to the start line for so many pods with tools that start `head_start` early.
 pub fn lead(pods: u32, head_start: Duration) -> SignedDuration {
     let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
     START_LEAD + head_start + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)

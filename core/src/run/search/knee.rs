@@ -194,8 +194,7 @@ fn alone(points: &[SearchPoint], value: u64, why: KneeReason) -> Option<Knee> {
     Some(Knee { point, low: value, high: value, why })
 }
 
-/// Index of the point that stands for a search so far: its knee, or as long as there is
-/// none the best; `None` without points.
+/// Index of the point that stands for a search: its knee, or else the best so far; `None` without points.
 pub fn so_far(spec: &SearchSpec, points: &[SearchPoint]) -> Option<usize> {
     let gain = by_gain(spec).is_some();
     let (low, high) = bracket(&votes(spec, points), gain);
