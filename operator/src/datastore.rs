@@ -183,7 +183,6 @@ async fn guarded(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action,
     guard(&ctx, "datastore", &*datastore, pass).await
 }
 
-/// The Datastore that a pod belongs to.
 fn of_pod(pod: &Pod) -> Option<ObjectRef<Datastore>> {
     let name = pod.labels().get(labels::DATASTORE)?.clone();
     Some(ObjectRef::new(&name).within(&pod.namespace()?))

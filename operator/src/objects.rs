@@ -59,7 +59,6 @@ pub fn same_node(selector: LabelSelector, all_namespaces: bool) -> PodAffinityTe
     }
 }
 
-/// A port of a container.
 pub fn port(name: &str, number: i32) -> ContainerPort {
     ContainerPort { name: Some(name.to_owned()), container_port: number, ..ContainerPort::default() }
 }
@@ -78,12 +77,10 @@ pub fn http_probe(path: &str, port: i32, failure_threshold: i32) -> Probe {
     }
 }
 
-/// An empty directory as a volume.
 pub fn empty_directory(name: &str) -> Volume {
     Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
 }
 
-/// A volume in a container.
 pub fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
     VolumeMount {
         name: volume.to_owned(),

@@ -12,7 +12,6 @@ use k8s_openapi::{
 };
 use std::collections::BTreeMap;
 
-/// Appends `more`.
 fn extend<T>(list: &mut Option<Vec<T>>, more: impl IntoIterator<Item = T>) {
     let all: Vec<T> = list.take().into_iter().flatten().chain(more).collect();
     *list = Some(all).filter(|all| !all.is_empty());

@@ -349,7 +349,6 @@ async fn guarded(suite: Arc<BenchmarkSuite>, ctx: Arc<SuiteContext>) -> Result<A
     guard(&ctx, "suite", &*suite, reconcile(Arc::clone(&suite), Arc::clone(&ctx))).await
 }
 
-/// The suite that created `object`.
 fn creator(object: &impl ResourceExt) -> Option<ObjectRef<BenchmarkSuite>> {
     let kind = BenchmarkSuite::kind(&());
     let owner = object.owner_references().iter().find(|owner| owner.kind == kind)?;

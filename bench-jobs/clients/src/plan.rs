@@ -39,7 +39,6 @@ pub struct TaskWork {
     pub limit: Limit,
 }
 
-/// Batches, one after the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BatchWork {
     pub operation: BatchOperation,

@@ -93,7 +93,6 @@ fn suite(options: &Options, name: &str, run: &BenchmarkRun, datastore: &Value, p
     })
 }
 
-/// The noise that `runs` found.
 fn found(runs: &[BenchmarkRun]) -> Option<NoiseStatus> {
     let all: Vec<_> = runs
         .iter()

@@ -74,7 +74,6 @@ async fn write_results(
     Ok(if by_run.values().any(Vec::is_empty) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// The document of `subjects`, and whether each of them has results.
 async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Result<(Document, bool), Error> {
     if let [suite @ Subject::Suite(_)] = subjects.as_slice() {
         let document = suite_document(cluster, suite).await?;

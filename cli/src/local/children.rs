@@ -44,7 +44,6 @@ pub enum Error {
     Await(#[source] io::Error, String),
 }
 
-/// A program to start.
 #[derive(Debug, Clone)]
 pub struct Program<'a> {
     /// Its name in messages.

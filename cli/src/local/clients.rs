@@ -154,7 +154,6 @@ impl Clients {
         Ok(Self { all, token: job.token.clone() })
     }
 
-    /// The states of all runners that answer.
     async fn states(&mut self, agents: &Agents) -> Vec<RunnerState> {
         for client in &mut self.all {
             if let Some(Ok(address)) = client.awaited.as_mut().map(oneshot::Receiver::try_recv) {

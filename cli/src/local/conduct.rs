@@ -55,7 +55,6 @@ pub struct Raced {
     pub results: BTreeMap<String, RepetitionResult>,
 }
 
-/// This machine as a node.
 fn machine(cpus: usize) -> NodeRecord {
     let file = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
     NodeRecord {

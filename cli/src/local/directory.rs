@@ -68,7 +68,6 @@ pub fn of_run(suite: &Path, name: &str) -> PathBuf {
     suite.join(RUNS).join(name)
 }
 
-/// The directory of one run.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,

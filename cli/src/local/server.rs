@@ -81,7 +81,6 @@ struct Observer {
     token: String,
 }
 
-/// A server, ours or an external one.
 pub struct Server {
     process: Option<Process>,
     observer: Option<Observer>,
@@ -193,7 +192,6 @@ impl Server {
         }
     }
 
-    /// The version that it reports.
     pub fn version(&self) -> Option<&str> {
         self.observation.as_ref().map(|observation| observation.server.version.as_str())
     }

@@ -101,7 +101,6 @@ fn kill_all() {
     }
 }
 
-/// The children of this process.
 fn children() -> Vec<Pid> {
     let own = std::process::id().to_string();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

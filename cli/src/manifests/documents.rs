@@ -22,7 +22,6 @@ pub enum Error {
     Json(#[source] serde_json::Error, String),
 }
 
-/// One document of a file.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The file's name as given on the command line; - is standard input.

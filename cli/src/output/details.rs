@@ -24,7 +24,6 @@ fn operations(phase: &PhaseStatus) -> impl Iterator<Item = String> {
     })
 }
 
-/// The details of each of `runs`.
 pub fn of(runs: &[BenchmarkRun]) -> String {
     let mut text = String::new();
     for run in runs {

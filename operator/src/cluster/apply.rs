@@ -21,7 +21,6 @@ impl<K> Namespaced for K where
 {
 }
 
-/// The API for the namespace of `object`.
 pub fn api<K: Namespaced>(client: &Client, object: &K) -> Api<K> {
     Api::namespaced(client.clone(), &object.namespace().unwrap_or_default())
 }

@@ -41,7 +41,6 @@ macro_rules! finished {
         }
 
         impl $name {
-            /// When it ended, if it has.
             pub fn finished_at(&self) -> Option<Timestamp> {
                 self.status.finished_at.as_ref().map(|end| end.0)
             }

@@ -73,7 +73,6 @@ async fn acquire(
 /// Which Leases a run acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acquired {
-    /// All.
     All,
     /// None: another run of this process is acquiring one of them, which the overlay now shows.
     Reserved,

@@ -122,7 +122,6 @@ impl Overlay {
         self.insert_lease(lease, FOREIGN_LIFETIME);
     }
 
-    /// Records the deletion of this `lease`.
     pub fn record_deleted_lease(&self, lease: &Lease) {
         let uid = lease.uid().map(|uid| (uid, Instant::now() + DELETION_LIFETIME));
         self.lock().deleted.extend(uid);

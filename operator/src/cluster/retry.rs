@@ -30,7 +30,6 @@ struct Failure {
 #[derive(Debug, Default)]
 pub struct Retries(Mutex<HashMap<String, Failure>>);
 
-/// How to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// How long to wait.

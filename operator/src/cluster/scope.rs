@@ -5,7 +5,6 @@ use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 /// The namespaces that the operator watches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All of the cluster.
     #[default]
     Cluster,
     /// One, the operator's own.

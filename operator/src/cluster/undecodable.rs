@@ -19,7 +19,6 @@ const MOST_CHARACTERS: usize = 2000;
 
 /// A kind with conditions in its status.
 pub trait Conditioned: Resource<DynamicType = ()> {
-    /// Its conditions.
     fn conditions(&self) -> &[Condition];
 }
 

@@ -60,17 +60,14 @@ macro_rules! watches {
 }
 
 watches! {
-    /// All nodes.
     nodes: Node,
     /// The pods of our servers and clients.
     pods: Pod,
     /// Our Jobs, without their templates.
     jobs: Job,
-    /// Our Leases.
     leases: Lease,
     /// Warnings about pods, Jobs and StatefulSets of runs under way and of Datastores.
     warnings: Event,
-    /// Our StatefulSets.
     stateful_sets: StatefulSet,
     /// All Services: when a foreign one with a name that we need is deleted, the next pass creates ours.
     services: Service,

@@ -48,7 +48,6 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The first pod.
     pub fn pod(&self) -> Option<&Pod> {
         self.pods.first().map(|pod| &**pod)
     }
@@ -119,7 +118,6 @@ fn created_by(stateful_set: &StatefulSet, pod: &Pod) -> bool {
     pod.owner_references().iter().any(|owner| Some(owner.uid.as_str()) == uid)
 }
 
-/// What exists for `datastore`.
 pub fn fetch(ctx: &Context, datastore: &Datastore) -> Fetched {
     let world = &ctx.world;
     let (namespace, name) = (datastore.namespace().unwrap_or_default(), datastore.name_any());

@@ -18,7 +18,6 @@ pub enum MetricsError {
 /// How a reconcile ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It completed.
     Done,
     /// The object is invalid; the next reconcile follows its change.
     Invalid,
@@ -70,7 +69,6 @@ fn registered<M: Collector + Clone + 'static>(
 }
 
 impl Metrics {
-    /// Registers all metrics.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let reconciles = HistogramOpts::new(

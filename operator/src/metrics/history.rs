@@ -72,9 +72,7 @@ impl<'de> Deserialize<'de> for Ended {
 /// The metrics of a finished run.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Its uid: a later run of the same name has another.
     pub uid: String,

@@ -66,7 +66,6 @@ const KNEE: Metric = Metric("dragstrip_run_search_knee", "The value that a searc
 /// How much of a run the metrics show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Everything.
     Complete,
     /// Only the total of all operations, if there is one, and no single repetitions.
     Totals,

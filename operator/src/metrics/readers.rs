@@ -54,7 +54,6 @@ pub struct Readers {
     accepted: Arc<Mutex<Vec<(String, Instant)>>>,
 }
 
-/// The bearer token in `headers`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").filter(|token| !token.is_empty())
 }
@@ -97,7 +96,6 @@ impl Readers {
         Ok(())
     }
 
-    /// The user of `token`.
     async fn user(&self, token: &str) -> Result<UserInfo, Refused> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };

@@ -14,9 +14,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
-/// Key of the JSON report.
 pub const JSON: &str = "report.json.gz";
-/// Key of the HTML report.
 pub const HTML: &str = "report.html.gz";
 /// Key of the Markdown report, which is not compressed: kubectl shows it.
 pub const MARKDOWN: &str = "report.md";
@@ -39,7 +37,6 @@ fn metadata(suite: &BenchmarkSuite, name: &str) -> ObjectMeta {
     }
 }
 
-/// Run `repetition` of `cell`.
 pub fn child(
     suite: &BenchmarkSuite,
     plan: &Plan,

@@ -10,7 +10,6 @@ use std::{
     time::Instant,
 };
 
-/// The cache of one suite.
 #[derive(Debug, Default)]
 pub struct SuiteCache {
     /// The generation of its spec, and its plan. All else is about runs of this plan.

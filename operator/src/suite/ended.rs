@@ -9,7 +9,6 @@ use dragstrip_crds::{
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 use kube::ResourceExt;
 
-/// A run that has ended.
 #[derive(Debug)]
 pub struct Ended {
     /// Its name and its combination, for people.
@@ -37,7 +36,6 @@ fn seconds(run: &BenchmarkRun) -> Option<i64> {
 }
 
 impl Ended {
-    /// Compresses `run`.
     pub fn of(run: &BenchmarkRun) -> serde_json::Result<Self> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
         serde_json::to_writer(&mut encoder, run)?;
@@ -56,7 +54,6 @@ impl Ended {
         })
     }
 
-    /// Decompresses the run.
     pub fn run(&self) -> serde_json::Result<BenchmarkRun> {
         serde_json::from_reader(std::io::BufReader::new(DeflateDecoder::new(self.compressed.as_slice())))
     }

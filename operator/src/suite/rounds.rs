@@ -57,7 +57,6 @@ async fn list(pass: &Pass) -> Result<Vec<Round>, Error> {
 
 /// The outcome of a pass over a schedule.
 pub struct RoundsCheck {
-    /// The new status.
     pub status: BenchmarkSuiteStatus,
     /// The rounds. Old ones are to be removed after the status was written.
     pub rounds: Vec<Round>,

@@ -99,7 +99,6 @@ pub enum Sides {
 }
 
 impl Sides {
-    /// Both means.
     fn means(&self) -> (f64, f64) {
         match self {
             Self::Separate(x, y) => (x.mean, y.mean),

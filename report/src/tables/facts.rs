@@ -21,7 +21,6 @@ pub fn conditions(document: &Document) -> Grid {
 
 const ALL: &str = "all";
 
-/// The lines about one fact.
 fn lines(runs: &[&RunRecord], fact: &str) -> Vec<[String; 3]> {
     let line = |whose: &str, value: &str| [fact, whose, value].map(str::to_owned);
     if let Some(value) = shared(runs, fact) {

@@ -33,7 +33,6 @@ pub struct Curve<'a> {
 }
 
 impl Curve<'_> {
-    /// Whether `value` is the knee.
     pub fn is_knee(&self, value: u64) -> bool {
         self.load == Load::Rising && self.search.found.knee.as_ref().is_some_and(|knee| knee.value == value)
     }

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use dragstrip_crds::workload::BatchOperation;
 
-/// One request.
 #[derive(Clone, Debug)]
 pub(crate) enum Request<'a> {
     Increment { key: &'a str },
@@ -15,7 +14,6 @@ pub(crate) enum Request<'a> {
 /// The server's reply to one request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Reply {
-    /// The new number.
     Number(i64),
     /// Whether a value was there.
     Found(bool),

@@ -26,7 +26,6 @@ pub(crate) struct Gathered {
     pub(crate) process_cpu: CpuTime,
     pub(crate) thread_cpu: Vec<ThreadCpu>,
     pub(crate) counters: Arc<Counters>,
-    /// Times of the measured batches.
     pub(crate) batch_times: Vec<Duration>,
     /// PINGs of a bb8 pool.
     pub(crate) pings: Arc<AtomicU64>,

@@ -24,10 +24,8 @@ const CONFIDENCE_LEVEL: f64 = 0.95;
 const SEED: u64 = 0x6372_6974_6572_696f;
 const BYTES_PER_MEBIBYTE: f64 = 1_048_576.0;
 
-/// What a batch is made of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BatchShape {
-    /// Items of a batch.
     pub(crate) items: u64,
     /// Items of a command or pipeline.
     pub(crate) batch_size: u64,

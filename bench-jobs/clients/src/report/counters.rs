@@ -20,7 +20,6 @@ use tokio::time::sleep_until;
 
 /// Longest stored message, in bytes.
 const MAXIMUM_MESSAGE_BYTES: usize = 1024;
-/// The only operation of a run.
 const ONLY: OperationIndex = OperationIndex(0);
 
 thread_local! {

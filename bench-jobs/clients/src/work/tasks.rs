@@ -47,7 +47,6 @@ impl SharedWork {
     }
 }
 
-/// One task.
 pub(crate) struct LoadTask {
     shared: Arc<SharedWork>,
     link: Link,

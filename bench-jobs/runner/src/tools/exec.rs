@@ -21,7 +21,6 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Characters of a tool's line in a message.
 const LONGEST_LINE: usize = 200;
 
-/// The adapter of any other tool.
 #[derive(Debug, Clone)]
 pub struct ExecAdapter {
     spec: ExecSpec,

@@ -169,7 +169,6 @@ pub(crate) fn launch(program: &str, document: String, context: &LaunchContext, l
     }
 }
 
-/// The report in a directory.
 pub(crate) fn read_report(directory: &Path) -> Result<Report, ReportError> {
     let text = fs::read_to_string(directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
     Report::from_json(&text).map_err(ReportError::Decode)

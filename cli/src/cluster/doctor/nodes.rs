@@ -25,7 +25,6 @@ fn strongest(nodes: &[&Node]) -> f64 {
     nodes.iter().map(|node| allocatable(node)).fold(0.0, f64::max)
 }
 
-/// The roles that nodes have.
 fn roles(usable: &[&Node]) -> Vec<Finding> {
     let of = |role: &str| -> Vec<&Node> {
         usable.iter().copied().filter(|node| node.labels().get(ROLE).is_some_and(|own| own == role)).collect()

@@ -119,7 +119,6 @@ impl View {
         self.changed(key)
     }
 
-    /// What is shown.
     pub fn names(&self) -> Vec<Key> {
         self.subjects.keys().cloned().collect()
     }

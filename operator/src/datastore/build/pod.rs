@@ -252,7 +252,6 @@ fn beside(other: &str) -> PodAffinity {
     }
 }
 
-/// The pod of `datastore`.
 pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&VerifyingKey>) -> PodSpec {
     let spec = &datastore.spec;
     let placement = &spec.placement;

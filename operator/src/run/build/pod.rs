@@ -39,7 +39,6 @@ const BIN: &str = "/dragstrip/bin";
 /// Where the tool writes its files.
 const OUTPUT: &str = "/dragstrip/output";
 
-/// The job of the runners of `attempt`.
 pub(super) fn runner_job(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -97,7 +96,6 @@ fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>
     Ok(env)
 }
 
-/// The image that holds the tool.
 fn image(tool: &ToolSpec, settings: &Settings) -> String {
     match tool {
         ToolSpec::Loadgen(_) => settings.runner_image.clone(),

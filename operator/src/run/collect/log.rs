@@ -16,7 +16,6 @@ pub const LARGE_RESULTS: usize = 1;
 /// Most bytes of other lines that stay in memory: one may be the kubelet's error.
 const LONGEST_OTHER: usize = 1000;
 
-/// The content of a log.
 #[derive(Debug, Default)]
 pub struct Log {
     /// The last complete result in it that is the pod's own.

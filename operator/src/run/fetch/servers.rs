@@ -35,7 +35,6 @@ pub fn behind(pass: &Pass, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey
     datastore_at(host, &pass.run.holder.namespace, pods, |key| stored(pass, key).is_some())
 }
 
-/// The pods of a Datastore.
 pub fn servers<'a>(
     pods: &'a [Arc<Pod>],
     key: &'a DatastoreKey,
@@ -56,7 +55,6 @@ pub fn identity(pass: &Pass) -> Identity {
     key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
 }
 
-/// The node that a pod is on.
 pub fn node_of(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone()
 }

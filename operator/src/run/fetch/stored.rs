@@ -76,7 +76,6 @@ async fn list(api: &Api<ConfigMap>, runs: &[Holder]) -> Result<HashMap<String, L
     Ok(listed)
 }
 
-/// All runs under way.
 fn under_way(ctx: &RunContext) -> Vec<Holder> {
     let holder = |run: &Arc<BenchmarkRun>| {
         Some(Holder { namespace: run.namespace()?, name: run.name_any(), uid: run.uid()? })

@@ -19,7 +19,6 @@ impl fmt::Display for Step {
 pub enum Verdict {
     /// Send these commands, in this sequence.
     Do(Vec<Step>),
-    /// Wait for this.
     Wait(String),
     /// No command can repair this.
     Stuck(String),
