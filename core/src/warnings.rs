@@ -135,7 +135,6 @@ pub fn refused_by_kubelet(pod: &Pod, events: &[Arc<Event>]) -> Option<Trouble> {
     pods::refusal(pod, newest.reason.as_deref()?, newest.message.as_deref().unwrap_or("no details given"))
 }
 
-/// The warnings about `object`.
 fn about<'a>(object: &impl ResourceExt, events: &'a [Arc<Event>]) -> impl Iterator<Item = &'a Arc<Event>> {
     let uid = object.uid();
     events.iter().filter(move |event| event.involved_object.uid == uid)

@@ -206,5 +206,4 @@ impl PodSettings {
 
 /// CEL, for a type with `pod` and `resources`: volumes in huge pages have a limit of huge pages.
 pub(crate) const HUGEPAGES_RULE: &str = "!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, !has(v.emptyDir) || !has(v.emptyDir.medium) || v.emptyDir.medium == 'Memory') || has(self.resources) && has(self.resources.limits) && ['64Ki', '1Mi', '2Mi', '32Mi', '256Mi', '512Mi', '1Gi', '2Gi', '16Gi'].exists(s, ('hugepages-' + s) in self.resources.limits)";
-/// The message of [`HUGEPAGES_RULE`].
 pub(crate) const HUGEPAGES_MESSAGE: &str = "a volume with medium HugePages needs huge pages in resources.limits, such as {cpu: \"4\", memory: 4Gi, hugepages-2Mi: 1Gi}";

@@ -217,7 +217,6 @@ impl Period {
         Self { text: format!("{seconds}s"), duration: Duration::from_secs(u64::from(seconds)) }
     }
 
-    /// So many minutes.
     pub(crate) fn from_minutes(minutes: u32) -> Self {
         Self { text: format!("{minutes}m"), duration: Duration::from_secs(u64::from(minutes) * 60) }
     }

@@ -14,7 +14,6 @@ use tokio::task::{LocalSet, spawn_local};
 
 /// The value of every key: as long as the load generator's by default.
 const VALUE: &[u8] = b"$32\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n";
-/// Bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
 /// Longest command: beyond it, the peer speaks something else.
 const MOST_BYTES: usize = 64 << 20;

@@ -88,7 +88,6 @@ pub fn parse(options: &CsvParser, text: &str) -> Result<Parsed, CsvError> {
     Ok(Parsed { operations, metrics, seconds, incomplete: lines.incomplete(), ..Parsed::default() })
 }
 
-/// Where the columns are.
 fn positions(options: &CsvParser, headers: &csv::StringRecord) -> Result<Vec<usize>, CsvError> {
     // Spreadsheets put a byte order mark in front of the first header.
     let headers: Vec<_> = headers.iter().map(|header| header.trim_start_matches('\u{feff}')).collect();

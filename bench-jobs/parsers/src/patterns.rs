@@ -144,7 +144,6 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// A line that matched.
 struct Match<'t> {
     /// Which of the texts holds it.
     text: usize,

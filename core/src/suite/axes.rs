@@ -38,7 +38,6 @@ fn of_patches<'a>(field: &str, patches: &'a [Patch]) -> Vec<Written<'a>> {
     patches.iter().enumerate().map(written).collect()
 }
 
-/// All pointers of `axis`.
 fn of_axis(axis: &Axis) -> Vec<Written<'_>> {
     let field = format!("spec.axes[{}]", axis.name);
     let paths = axis.paths.iter().enumerate();

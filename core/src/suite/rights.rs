@@ -43,7 +43,6 @@ const DATASTORES: &[&str] = &["target/datastoreRef/name"];
 /// Images of the author's own that are given the password of a Datastore.
 const TOOL_IMAGES: &[&str] = &["phases/*/exec/image", "phases/*/memtier/image", "phases/*/bullmq/image"];
 
-/// The values at `path` in `value`.
 fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     path.split('/').fold(vec![value], |found, step| {
         let below = |value: &'a Value| match (step, value) {

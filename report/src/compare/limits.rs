@@ -38,7 +38,6 @@ pub fn by_both_clients(document: &Document, one: &Row, other: &Row) -> bool {
     limited(one) && limited(other)
 }
 
-/// Whether the clients limited `phase` in all runs of `cell`.
 fn by_client(runs: &[RunRecord], cell: &Cell, phase: &str) -> bool {
     let of_cell = runs.iter().filter(|run| run.cell == *cell);
     let mut limits = of_cell.flat_map(|run| &run.limited_by).filter(|limit| limit.phase == phase).peekable();

@@ -175,7 +175,6 @@ fn is_read(name: &str) -> bool {
     ["GET", "MGET", "EXISTS"].contains(&name.split('#').next().unwrap_or(name))
 }
 
-/// The report of a run.
 pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, ending: Ending) -> Report {
     gathered.outcomes.sort_by_key(|outcome| outcome.thread);
     let mix = &configuration.operations;

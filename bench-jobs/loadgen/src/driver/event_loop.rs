@@ -326,7 +326,6 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Open connections.
     pub(crate) fn connections(&self) -> usize {
         self.clients.iter().flatten().map(|client| client.links.len()).sum()
     }

@@ -180,7 +180,6 @@ impl Pacer {
         }
     }
 
-    /// The thread waited from `since` to `now`.
     #[inline]
     pub(crate) fn note_wait(&mut self, since: Instant, now: Instant) {
         if since >= self.measured_from {

@@ -106,7 +106,6 @@ struct Prepared {
     recorder: Recorder,
 }
 
-/// A client that is ready.
 struct Ready {
     connections: Vec<Connected>,
     source: RequestSource,

@@ -57,7 +57,6 @@ impl Outgoing {
         (self.bytes.len() - mark.bytes + shared) as u64
     }
 
-    /// Appends what `source` has from `cursor` on.
     pub(crate) fn append_rest(&mut self, source: &Self, cursor: Cursor) {
         let base = self.bytes.len();
         for (index, splice) in source.splices.get(cursor.splice..).unwrap_or_default().iter().enumerate() {

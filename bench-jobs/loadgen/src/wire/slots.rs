@@ -53,7 +53,6 @@ impl SlotMap {
         self.shards.iter().filter(|shard| shard.get() == UNASSIGNED).count()
     }
 
-    /// The shard that has a slot.
     pub(crate) fn shard_of(&self, slot: usize) -> Option<usize> {
         self.shards.get(slot).map(Cell::get).filter(|shard| *shard != UNASSIGNED).map(usize::from)
     }

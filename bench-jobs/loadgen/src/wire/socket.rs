@@ -68,7 +68,6 @@ impl Write for Socket {
     }
 }
 
-/// A socket with TLS on it.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
     socket: Socket,
@@ -132,7 +131,6 @@ impl LoadSocket {
         Ok(Self::Plain(Socket::new(stream)?))
     }
 
-    /// The same with TLS.
     pub(crate) fn encrypted(stream: TlsStream<TcpStream>) -> io::Result<Self> {
         let (stream, session) = stream.into_inner();
         Ok(Self::Tls(Box::new(TlsSocket { socket: Socket::new(stream)?, session })))

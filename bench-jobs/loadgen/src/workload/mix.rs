@@ -98,7 +98,6 @@ impl OperationWalk {
         Self { cycle, current, stretch, left }
     }
 
-    /// The operation at this place.
     #[inline]
     pub(crate) fn current(&self) -> OperationIndex {
         self.current

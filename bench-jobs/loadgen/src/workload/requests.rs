@@ -25,7 +25,6 @@ const MAXIMUM_DIGITS: usize = 20;
 /// Longest end of a request of one key that has a copy for each number of digits.
 const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
 
-/// A part of a request.
 #[derive(Clone, Debug)]
 enum Part {
     /// Always the same bytes.
@@ -41,7 +40,6 @@ enum Part {
     Word(Vec<WordPart>),
 }
 
-/// A part of an argument.
 #[derive(Clone, Debug)]
 enum WordPart {
     Text(Vec<u8>),
@@ -270,7 +268,6 @@ impl RequestTemplates {
     }
 }
 
-/// Source of the requests of one client.
 #[derive(Debug)]
 pub(crate) struct RequestSource {
     templates: Arc<RequestTemplates>,

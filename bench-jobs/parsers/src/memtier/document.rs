@@ -54,7 +54,6 @@ impl Value {
         }
     }
 
-    /// The member with this name, where it is a number.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         match self.get(name)? {
             Self::Whole(number) => Some(*number as f64),
@@ -63,7 +62,6 @@ impl Value {
         }
     }
 
-    /// The member with this name, where it is text.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
             Self::Text(text) => Some(text),

@@ -6,7 +6,6 @@ use super::{
 };
 use dragstrip_crds::DatastoreSpec;
 
-/// Redis' rules.
 pub(super) struct Redis;
 
 impl EngineRules for Redis {

@@ -50,7 +50,6 @@ pub fn was_started(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
     old.started.as_ref().is_some_and(|started| started.job == attempt.name)
 }
 
-/// `attempt` without a Job.
 fn without_job(
     run: &ValidatedRun,
     attempt: &Attempt,

@@ -64,7 +64,6 @@ fn beyond(spec: &SearchSpec, point: &SearchPoint) -> Option<KneeReason> {
     (!point.p99_milliseconds.is_some_and(|p99| p99 <= bound)).then_some(KneeReason::P99)
 }
 
-/// What each of `points` says.
 fn votes(spec: &SearchSpec, points: &[SearchPoint]) -> Vec<Vote> {
     let least = by_gain(spec);
     let full = least.and_then(|least| level::full(spec, points, least));

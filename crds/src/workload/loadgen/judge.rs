@@ -135,7 +135,6 @@ fn without_expiry(operation: &LoadgenOperation) -> Option<String> {
     (expires && operation.expiry.is_none()).then(|| problem.to_owned())
 }
 
-/// Keys of one command.
 fn keys_of(operation: &LoadgenOperation) -> usize {
     match (&operation.operation, &operation.command) {
         (

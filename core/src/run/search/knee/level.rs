@@ -7,7 +7,6 @@ use dragstrip_results::search::SearchPoint;
 /// How often each value is measured that shows where throughput levels off.
 const CONFIRMED: usize = 2;
 
-/// One of the doubled values.
 struct Doubled {
     value: u64,
     /// Mean throughput of its measurements.

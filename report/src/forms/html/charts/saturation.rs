@@ -39,7 +39,6 @@ pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
     )
 }
 
-/// The knees of the curves, for people.
 fn knees(curves: &[Curve]) -> String {
     let knees = curves.iter().filter_map(|curve| Some(curve.search.found.knee.as_ref()?.value));
     let knees: Vec<String> = distinct(knees).into_iter().map(|knee| short(knee as f64)).collect();
