@@ -40,7 +40,6 @@ fn instance_type(nodes: &Store<Node>, name: &str) -> Option<String> {
     facts(&*nodes.get(&ObjectRef::new(name))?).instance_type
 }
 
-/// The page that Prometheus scrapes.
 #[derive(Clone)]
 pub struct Page {
     metrics: Metrics,

@@ -90,7 +90,6 @@ pub fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
     }
 }
 
-/// The restrictions of every container.
 pub fn locked_down() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),

@@ -228,7 +228,6 @@ fn of_lease(lease: &Lease, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<Benchmar
     queued.iter().map(|run| ObjectRef::from_obj(&**run)).chain(holder).collect()
 }
 
-/// The run a client pod belongs to.
 fn of_pod(pod: &Pod) -> Option<ObjectRef<BenchmarkRun>> {
     let name = pod.labels().get(labels::RUN)?;
     Some(ObjectRef::new(name).within(&pod.namespace()?))

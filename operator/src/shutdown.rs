@@ -12,7 +12,6 @@ pub fn shutdown_after(stop: impl Future<Output = ()> + Send + 'static) -> Shutdo
     stop.boxed().shared()
 }
 
-/// A shutdown on SIGTERM or SIGINT.
 pub fn on_signals() -> io::Result<Shutdown> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

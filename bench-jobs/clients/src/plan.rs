@@ -43,7 +43,6 @@ pub struct TaskWork {
 pub struct BatchWork {
     pub operation: BatchOperation,
     pub items: usize,
-    /// Items of a chunk.
     pub batch_size: usize,
     pub parallelism: usize,
     pub key_bytes: usize,

@@ -101,7 +101,6 @@ fn rename(documents: &mut [Document], suffix: Option<&str>) {
 const SERVER_FIELDS: [&str; 5] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
 
-/// An object to be applied.
 struct Declared {
     object: Object,
     name: String,

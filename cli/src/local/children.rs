@@ -122,7 +122,6 @@ impl Process {
         self.warden.id().is_some()
     }
 
-    /// Sends SIGTERM.
     pub fn terminate(&self) {
         if self.exists() {
             // An error means that it has ended already.

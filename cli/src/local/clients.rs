@@ -57,7 +57,6 @@ pub enum Error {
     Start(#[source] AgentError, String),
 }
 
-/// The outcome of a measurement.
 pub struct Measured {
     pub start: Option<Timestamp>,
     pub pods: Vec<PodResult>,

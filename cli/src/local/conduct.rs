@@ -120,7 +120,6 @@ fn server_line(plan: &Plan, server: &Server) -> String {
     }
 }
 
-/// The figures of a result, for people.
 fn outcome(result: &RepetitionResult) -> String {
     if let Some(failure) = &result.failure {
         return format!("failed: {}", failure.failure.message);

@@ -57,7 +57,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The last lines of the process that failed.
     pub fn last_lines(&self) -> &[String] {
         match self {
             Self::Died(Death { last_lines, .. })
@@ -196,7 +195,6 @@ impl Server {
         self.observation.as_ref().map(|observation| observation.server.version.as_str())
     }
 
-    /// How it died, if it did.
     pub fn has_died(&mut self) -> Result<Option<Death>, children::Error> {
         let Some(process) = &mut self.process else { return Ok(None) };
         let status = process.has_ended()?;

@@ -31,7 +31,6 @@ pub enum Error {
     Print(#[from] print::Error),
 }
 
-/// A suite with its runs.
 pub struct Planned {
     suite: BenchmarkSuite,
     expanded: Expanded,

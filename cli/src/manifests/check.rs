@@ -29,7 +29,6 @@ pub enum Weight {
 pub struct Remark {
     pub file: String,
     pub weight: Weight,
-    /// Kind and name of the object.
     pub object: String,
     /// The field; empty if the message names it, or for the whole object.
     pub field: String,

@@ -10,9 +10,7 @@ use std::sync::Arc;
 /// Shared by all reconciles of all controllers. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The API server.
     pub client: Client,
-    /// Publishes events.
     pub announcer: Arc<Announcer>,
     /// The operator's options.
     pub settings: Arc<Settings>,
@@ -24,7 +22,6 @@ pub struct Context {
     pub retries: Arc<Retries>,
     /// This process's own writes.
     pub overlay: Arc<Overlay>,
-    /// Counters of the process.
     pub metrics: Metrics,
 }
 

@@ -13,13 +13,11 @@ const NOTE_LIMIT: usize = 1024;
 /// reconcile: events inform, conditions are the record.
 pub struct Announcer(Client);
 
-/// `note` cut to the limit.
 fn fit(note: &str) -> &str {
     &note[..note.floor_char_boundary(NOTE_LIMIT)]
 }
 
 impl Announcer {
-    /// An announcer for this process.
     pub fn new(client: Client) -> Self {
         Self(client)
     }

@@ -70,7 +70,6 @@ async fn acquire(
     }
 }
 
-/// Which Leases a run acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acquired {
     All,

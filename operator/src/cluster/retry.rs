@@ -26,7 +26,6 @@ struct Failure {
     until: Timestamp,
 }
 
-/// Failures, by uid.
 #[derive(Debug, Default)]
 pub struct Retries(Mutex<HashMap<String, Failure>>);
 

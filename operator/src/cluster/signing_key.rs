@@ -12,7 +12,6 @@ const NAME: &str = "dragstrip-operator-order-key";
 /// Key within the Secret: an Ed25519 key pair in PKCS#8.
 const KEY: &str = "ed25519.pkcs8";
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to read Secret {NAME} with the signing key")]

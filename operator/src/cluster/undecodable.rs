@@ -38,7 +38,6 @@ conditioned!(BenchmarkRun, BenchmarkSuite, Datastore);
 pub struct Undecodable<K> {
     client: Client,
     metrics: Metrics,
-    /// Their namespaces and names.
     keys: HashSet<(String, String)>,
     kind: PhantomData<K>,
 }
@@ -48,7 +47,6 @@ fn key(metadata: &ObjectMeta) -> (String, String) {
 }
 
 impl<K: Conditioned> Undecodable<K> {
-    /// An empty set.
     pub fn new(client: Client, metrics: Metrics) -> Self {
         Self { client, metrics, keys: HashSet::new(), kind: PhantomData }
     }

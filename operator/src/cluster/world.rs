@@ -44,7 +44,6 @@ macro_rules! watches {
                 World { $($name: self.$name.store(),)* }
             }
 
-            /// Watches forever.
             pub async fn run(self) {
                 tokio::join!($(self.$name.run()),*);
             }

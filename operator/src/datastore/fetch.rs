@@ -24,7 +24,6 @@ use std::sync::Arc;
 /// The observer's response, or why there is none.
 pub type Observed = Result<Observation, String>;
 
-/// The input of a pass.
 #[derive(Debug, Clone, Default)]
 pub struct Fetched {
     /// Every node of the cluster.
@@ -52,7 +51,6 @@ impl Fetched {
         self.pods.first().map(|pod| &**pod)
     }
 
-    /// The node of the first pod.
     pub fn node(&self) -> Option<&Node> {
         let name = self.pod()?.spec.as_ref()?.node_name.as_ref()?;
         self.nodes.iter().map(|node| &**node).find(|node| node.name_any() == *name)

@@ -38,7 +38,6 @@ impl Outcome {
     }
 }
 
-/// Shared counters.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,

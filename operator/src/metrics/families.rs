@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// Name and help text of a metric: a counter if the name ends in `_total`, otherwise a gauge.
 pub struct Metric(pub &'static str, pub &'static str);
 
-/// Samples by metric.
 #[derive(Debug, Clone, Default)]
 pub struct Families(BTreeMap<&'static str, (&'static str, String)>);
 
@@ -40,7 +39,6 @@ impl Families {
         self
     }
 
-    /// Bytes of all samples.
     pub fn len(&self) -> usize {
         self.0.values().map(|(_, samples)| samples.len()).sum()
     }

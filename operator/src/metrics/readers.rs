@@ -36,7 +36,6 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The HTTP status that says so.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoToken | Self::Unknown => StatusCode::UNAUTHORIZED,
@@ -74,7 +73,6 @@ fn review(user: UserInfo) -> SubjectAccessReview {
 }
 
 impl Readers {
-    /// Checks readers with `client`.
     pub fn new(client: Client) -> Self {
         Self { client, checks: Arc::new(Semaphore::new(CONCURRENT_CHECKS)), accepted: Arc::default() }
     }

@@ -36,7 +36,6 @@ use names::{create, current, refused, stranger};
 use std::{sync::Arc, time::Duration};
 use store::ResultName;
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to check whether the run has ended")]
@@ -68,7 +67,6 @@ pub enum Error {
 /// Longest time before the retry of a start command: clients stand at the line, and others wait.
 pub const LONGEST_START_WAIT: Duration = Duration::from_secs(5);
 
-/// Carries out `step`.
 pub async fn apply(at: &StepPass, step: &Step) -> Result<Applied, Error> {
     let begins = matches!(step, Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_));
     let version = at.fetched.version.as_deref();

@@ -47,7 +47,6 @@ fn attempt_labels(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, Str
     ])
 }
 
-/// Digest of a declared Datastore.
 pub fn declaration(spec: &DatastoreSpec) -> String {
     // A spec that came as JSON has a JSON form.
     digest(&serde_json::to_string(spec).unwrap_or_default())

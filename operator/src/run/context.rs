@@ -29,7 +29,6 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// With empty caches.
     pub fn new(shared: Context, prices: Arc<Prices>) -> Self {
         let large_results = Arc::new(Semaphore::new(LARGE_RESULTS));
         Self { shared, loads: Arc::default(), result_cache: ResultCache::default(), large_results, prices }
@@ -64,7 +63,6 @@ impl Deref for RunContext {
     }
 }
 
-/// One pass over a run.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     pub ctx: &'a RunContext,

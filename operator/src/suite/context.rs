@@ -21,7 +21,6 @@ pub struct SuiteContext {
 }
 
 impl SuiteContext {
-    /// With empty caches.
     pub fn new(shared: Context) -> Self {
         Self { shared, caches: Mutex::default(), report: tokio::sync::Mutex::default() }
     }
@@ -47,7 +46,6 @@ impl Deref for SuiteContext {
     }
 }
 
-/// One pass over a suite.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     pub ctx: &'a SuiteContext,

@@ -18,7 +18,6 @@ pub struct Ended {
     pub failed: bool,
     /// From its creation to its end, in seconds.
     pub seconds: Option<i64>,
-    /// Names of its stored results.
     pub results: Vec<String>,
     compressed: Vec<u8>,
 }

@@ -26,7 +26,6 @@ use serde_json::Value;
 use std::borrow::Cow;
 use tokio::task::block_in_place;
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to read the baseline of the suite")]
@@ -54,7 +53,6 @@ pub enum Error {
     Store(#[from] apply::Error),
 }
 
-/// The report at the end of a suite.
 #[derive(Debug, Default)]
 pub struct Report {
     pub document: Document,

@@ -20,7 +20,6 @@ use jiff::Timestamp;
 use kube::{ResourceExt, api::ListParams, core::PartialObjectMetaExt};
 use std::collections::BTreeSet;
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to list the rounds of the suite")]
@@ -60,7 +59,6 @@ pub struct RoundsCheck {
     pub status: BenchmarkSuiteStatus,
     /// The rounds. Old ones are to be removed after the status was written.
     pub rounds: Vec<Round>,
-    /// The next time of the schedule.
     pub next: Option<Timestamp>,
     /// Whether a round may end without an event.
     pub unseen: bool,

@@ -18,7 +18,6 @@ use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 
-/// Makes connections.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     client: redis::Client,

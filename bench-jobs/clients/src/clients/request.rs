@@ -47,7 +47,6 @@ impl Answer {
     }
 }
 
-/// A key and its value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Item {
     pub(crate) key: String,

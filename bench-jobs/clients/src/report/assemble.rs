@@ -27,7 +27,6 @@ pub(crate) struct Gathered {
     pub(crate) thread_cpu: Vec<ThreadCpu>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) batch_times: Vec<Duration>,
-    /// PINGs of a bb8 pool.
     pub(crate) pings: Arc<AtomicU64>,
 }
 

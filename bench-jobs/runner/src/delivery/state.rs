@@ -22,7 +22,6 @@ pub fn at_the_line(stage: RunnerStage) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Snapshot {
     pub stage: RunnerStage,
-    /// The start command, once it is accepted.
     pub command: Option<StartCommand>,
     pub progress: Progress,
     /// How much of a stage before the start line is done, from 0 to 1.

@@ -29,7 +29,6 @@ const BYTES_IN_FLIGHT: i64 = 1 << 20;
 const MOST_IN_FLIGHT: i32 = 32;
 /// Connections; fewer where there are fewer keys.
 const CONNECTIONS: i32 = 16;
-/// memtier's own key prefix.
 const MEMTIER_PREFIX: &str = "memtier-";
 const LOADGEN_PREFIX: &str = "dragstrip-";
 

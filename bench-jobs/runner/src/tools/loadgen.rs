@@ -37,7 +37,6 @@ pub(crate) enum ReportError {
     Decode(#[source] serde_json::Error),
 }
 
-/// The adapter of our own load generator.
 #[derive(Debug, Clone)]
 pub struct LoadgenAdapter {
     spec: LoadgenSpec,

@@ -56,7 +56,6 @@ impl Tail {
         self.0.push_back(line);
     }
 
-    /// The lines, oldest first.
     pub fn into_lines(self) -> Vec<String> {
         self.0.into()
     }

@@ -23,7 +23,6 @@ pub enum Ending {
     Gone,
 }
 
-/// The load of one client pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load {
     pub run: String,
@@ -176,7 +175,6 @@ impl View {
         pods.into_iter().map(|(key, pods)| (key, together(pods.into_iter()))).collect()
     }
 
-    /// One line for each load.
     pub fn progress(&self) -> Vec<String> {
         let line = |((run, phase, repetition), live): (&(&str, &str, &str), &Live)| {
             format!("{run}  {phase} #{repetition}  {}", going(live))

@@ -34,7 +34,6 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
-/// Volume with the server's certificate.
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
 const CLIENT_CERTIFICATE: &str = "tls-client";

@@ -2,7 +2,6 @@
 
 use dragstrip_core::{run::decide::Step, trouble::Trouble};
 
-/// The outcome of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Applied {
     /// Something was done: the next pass comes at once.

@@ -30,7 +30,6 @@ use kube::{
 };
 use std::net::SocketAddr;
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to read the clock of pod {1}")]

@@ -28,7 +28,6 @@ use k8s_openapi::api::core::v1::{
     VolumeMount,
 };
 
-/// User client pods run as.
 const CLIENT_USER: i64 = 65532;
 /// Time for a client pod to end its tool and write its result.
 const CLIENT_GRACE_SECONDS: i64 = 8;

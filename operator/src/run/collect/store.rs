@@ -38,7 +38,6 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt, api::ListParams};
 use std::sync::Arc;
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to check whether the name {1} is free")]

@@ -23,7 +23,6 @@ use std::{
     sync::Arc,
 };
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to list the stored results")]

@@ -29,7 +29,6 @@ impl View {
     }
 }
 
-/// A shard, and the slots that it is to serve.
 struct Shard<'a> {
     index: usize,
     address: SocketAddr,
