@@ -8,15 +8,18 @@ use crate::{
     cluster::{context::Context, finished::FinishedRun, loads::Loads},
     metrics::Prices,
 };
+use derive_more::Deref;
 use dragstrip_core::{lease::Holder, run::validate::ValidatedRun};
 use dragstrip_crds::BenchmarkRunStatus;
 use jiff::Timestamp;
 use kube::Api;
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// Shared by all passes over runs and their Leases.
+#[derive(Deref)]
 pub struct RunContext {
+    #[deref]
     shared: Context,
     /// Loads that may run unseen.
     pub loads: Arc<Loads>,
@@ -55,43 +58,21 @@ impl RunContext {
     }
 }
 
-impl Deref for RunContext {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        &self.shared
-    }
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deref)]
 pub struct Pass<'a> {
+    #[deref(forward)]
     pub ctx: &'a RunContext,
     pub run: &'a ValidatedRun,
     /// The status that the run has.
     pub old: &'a BenchmarkRunStatus,
 }
 
-impl Deref for Pass<'_> {
-    type Target = RunContext;
-
-    fn deref(&self) -> &RunContext {
-        self.ctx
-    }
-}
-
 /// A pass that carries out a step.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deref)]
 pub struct StepPass<'a> {
+    #[deref]
     pub pass: Pass<'a>,
     pub fetched: &'a Fetched,
     /// When the run ends at the latest.
     pub deadline: Timestamp,
-}
-
-impl<'a> Deref for StepPass<'a> {
-    type Target = Pass<'a>;
-
-    fn deref(&self) -> &Pass<'a> {
-        &self.pass
-    }
 }

@@ -2,17 +2,19 @@
 
 use super::cache::SuiteCache;
 use crate::cluster::{apply::Namespaced, context::Context};
+use derive_more::Deref;
 use dragstrip_core::suite::expand::Plan;
 use dragstrip_crds::{BenchmarkSuite, BenchmarkSuiteStatus};
 use kube::{Api, ResourceExt};
 use std::{
     collections::{HashMap, HashSet},
-    ops::Deref,
     sync::{Mutex, PoisonError},
 };
 
 /// Shared by all passes over suites.
+#[derive(Deref)]
 pub struct SuiteContext {
+    #[deref]
     shared: Context,
     /// By the uid of the suite.
     caches: Mutex<HashMap<String, SuiteCache>>,
@@ -38,16 +40,9 @@ impl SuiteContext {
     }
 }
 
-impl Deref for SuiteContext {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        &self.shared
-    }
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deref)]
 pub struct Pass<'a> {
+    #[deref(forward)]
     pub ctx: &'a SuiteContext,
     pub suite: &'a BenchmarkSuite,
     /// The status that the suite has.
@@ -65,25 +60,10 @@ impl Pass<'_> {
     }
 }
 
-impl Deref for Pass<'_> {
-    type Target = SuiteContext;
-
-    fn deref(&self) -> &SuiteContext {
-        self.ctx
-    }
-}
-
 /// A pass over a suite whose runs are planned.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deref)]
 pub struct PlannedPass<'a> {
+    #[deref]
     pub pass: Pass<'a>,
     pub plan: &'a Plan,
-}
-
-impl<'a> Deref for PlannedPass<'a> {
-    type Target = Pass<'a>;
-
-    fn deref(&self) -> &Pass<'a> {
-        &self.pass
-    }
 }
