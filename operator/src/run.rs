@@ -24,12 +24,11 @@ use dragstrip_core::{
         decide::{self, Ending, Step, Waiting, decide},
         snapshot::observe,
         status::{self, Results},
-        summary,
-        validate::{self, ValidatedRun},
+        summary, validate,
     },
 };
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunStatus, Datastore,
+    BenchmarkRun, Datastore,
     run::{RunPhase, Target},
 };
 pub use fetch::stored::{Error as StoredError, cache_all, result as stored_result};
@@ -151,7 +150,11 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
 
 /// Carries out `step`, or the step that replaces it if that is not possible. Returns the step for
 /// the status, and when the next pass comes.
-async fn carry_out(at: &StepPass, step: Step, now: Timestamp) -> Result<(Step, (Outcome, Action)), Error> {
+async fn carry_out(
+    at: &StepPass<'_>,
+    step: Step,
+    now: Timestamp,
+) -> Result<(Step, (Outcome, Action)), Error> {
     match act::apply(at, &step).await? {
         Applied::Progressed => Ok((step, (Outcome::Done, Action::requeue(Duration::ZERO)))),
         Applied::Awaited => Ok((step, awaited())),
@@ -179,7 +182,7 @@ async fn carry_out(at: &StepPass, step: Step, now: Timestamp) -> Result<(Step, (
 }
 
 /// The results, if the status is to show them. Results that cannot be read end the run.
-async fn figures(at: &StepPass, step: Step) -> Result<(Step, Option<Results>), Error> {
+async fn figures(at: &StepPass<'_>, step: Step) -> Result<(Step, Option<Results>), Error> {
     if !status::shows_figures(at.run, at.old, &at.fetched.snapshot, &step) {
         return Ok((step, None));
     }

@@ -146,7 +146,7 @@ async fn pass(
     write_status(&at, (declared, begins), (children, cache), &step, hindered).await
 }
 
-fn planned(pass: &Pass, cache: &mut SuiteCache) -> Result<Arc<Plan>, Invalid> {
+fn planned(pass: &Pass<'_>, cache: &mut SuiteCache) -> Result<Arc<Plan>, Invalid> {
     let Pass { suite, old, .. } = pass;
     let generation = suite.metadata.generation.unwrap_or(0);
     if let Some((of, plan)) = &cache.plan
@@ -166,7 +166,7 @@ fn planned(pass: &Pass, cache: &mut SuiteCache) -> Result<Arc<Plan>, Invalid> {
     Ok(plan)
 }
 
-async fn refuse(pass: &Pass, invalid: &Invalid) -> Result<(Outcome, Action), Error> {
+async fn refuse(pass: &Pass<'_>, invalid: &Invalid) -> Result<(Outcome, Action), Error> {
     let Pass { suite, old, .. } = pass;
     let message = invalid.to_string();
     let known = old.message.as_deref() == Some(&*shortened(&message));
@@ -178,7 +178,7 @@ async fn refuse(pass: &Pass, invalid: &Invalid) -> Result<(Outcome, Action), Err
     Ok((Outcome::Invalid, Action::await_change()))
 }
 
-async fn scheduled(pass: &Pass, rounds_check: RoundsCheck) -> Result<(Outcome, Action), Error> {
+async fn scheduled(pass: &Pass<'_>, rounds_check: RoundsCheck) -> Result<(Outcome, Action), Error> {
     let mut status = rounds_check.status;
     let hindered = rounds_check.hindered.map(Error::from);
     let retry = hindered.map(|error| retry(pass, &mut status, &error));
@@ -197,7 +197,7 @@ async fn scheduled(pass: &Pass, rounds_check: RoundsCheck) -> Result<(Outcome, A
 }
 
 /// Whether the first run may be created: why not for good, or as an error, why not now.
-async fn begin(at: &PlannedPass) -> Result<Option<Invalid>, Error> {
+async fn begin(at: &PlannedPass<'_>) -> Result<Option<Invalid>, Error> {
     if let Some(limit) = at.settings.memory_limit_bytes {
         let of_progress = |progress: Option<SuiteProgress>| {
             progress.map_or(0, |progress| u64::try_from(progress.total).unwrap_or(0))
@@ -222,7 +222,7 @@ async fn begin(at: &PlannedPass) -> Result<Option<Invalid>, Error> {
     Ok(apply::judge(at).await?.map(Invalid::Rejected))
 }
 
-async fn carry_out(at: &PlannedPass, step: &Step, cache: &mut SuiteCache) -> Result<(), apply::Error> {
+async fn carry_out(at: &PlannedPass<'_>, step: &Step, cache: &mut SuiteCache) -> Result<(), apply::Error> {
     match step {
         Step::Make(places) => apply::create_runs(at, places, cache).await,
         Step::Cancel(places) => {
@@ -238,7 +238,7 @@ async fn carry_out(at: &PlannedPass, step: &Step, cache: &mut SuiteCache) -> Res
 }
 
 /// Announces each failed run once.
-async fn announce_failures(pass: &Pass, cache: &mut SuiteCache) {
+async fn announce_failures(pass: &Pass<'_>, cache: &mut SuiteCache) {
     for (run, message) in std::mem::take(&mut cache.unannounced) {
         let (name, namespace) = (pass.suite.name_any(), pass.suite.namespace());
         tracing::warn!(suite = name, namespace, run, message, "run of a suite failed");
@@ -249,7 +249,7 @@ async fn announce_failures(pass: &Pass, cache: &mut SuiteCache) {
 
 /// Writes the status, and at the end of the suite its report.
 async fn write_status(
-    at: &PlannedPass,
+    at: &PlannedPass<'_>,
     (declared, begins): (Declared, bool),
     (mut children, cache): (Vec<Child>, &mut SuiteCache),
     step: &Step,
@@ -312,7 +312,7 @@ fn message(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Writes `error` into `status`; returns the wait before the retry.
-fn retry(pass: &Pass, status: &mut BenchmarkSuiteStatus, error: &Error) -> Duration {
+fn retry(pass: &Pass<'_>, status: &mut BenchmarkSuiteStatus, error: &Error) -> Duration {
     let message = message(error);
     let retry = pass.retries.again(&pass.uid(), &message, LONGEST_WAIT);
     if retry.news {

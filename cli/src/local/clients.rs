@@ -89,7 +89,7 @@ struct Clients {
 
 /// The environment of a client.
 fn environment(
-    track: &Track,
+    track: &Track<'_>,
     job: &JobSpec,
     name: &str,
     index: u32,
@@ -115,7 +115,7 @@ fn environment(
     Ok(all)
 }
 
-fn start(track: &Track, job: &JobSpec, name: &str, index: u32) -> Result<Client, Error> {
+fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Client, Error> {
     let own = track.directory.client(name);
     std::fs::create_dir_all(&own).map_err(|error| Error::Directory(error, own.clone()))?;
     let (termination, log) = (own.join("termination"), track.directory.log(name));
@@ -147,7 +147,7 @@ fn start(track: &Track, job: &JobSpec, name: &str, index: u32) -> Result<Client,
 }
 
 impl Clients {
-    fn start(track: &Track, attempt: &Attempt, job: &JobSpec) -> Result<Self, Error> {
+    fn start(track: &Track<'_>, attempt: &Attempt, job: &JobSpec) -> Result<Self, Error> {
         let client = |index| start(track, job, &format!("{}-{index}", attempt.name), index);
         let all = (0..attempt.pods).map(client).collect::<Result<_, _>>()?;
         Ok(Self { all, token: job.token.clone() })
@@ -223,7 +223,7 @@ fn without_result(attempt: &Attempt, name: &str, log: &Path, cut: Option<&Cut>) 
 }
 
 /// What stops a measurement now, if anything does.
-async fn cut(track: &Track, server: &mut Server, end: Instant) -> Result<Option<Cut>, Error> {
+async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Option<Cut>, Error> {
     if let Some(death) = server.has_died()? {
         return Ok(Some(Cut::Died(death)));
     }
@@ -238,7 +238,7 @@ async fn cut(track: &Track, server: &mut Server, end: Instant) -> Result<Option<
 
 /// Waits until all are at the start line; false if one ended before it.
 async fn line_up(
-    track: &Track,
+    track: &Track<'_>,
     clients: &mut Clients,
     server: &mut Server,
     (screen, label): (&mut Screen, &str),
@@ -262,7 +262,7 @@ async fn line_up(
 
 /// Waits until all have ended.
 async fn load(
-    track: &Track,
+    track: &Track<'_>,
     clients: &mut Clients,
     server: &mut Server,
     seconds: f64,
@@ -292,7 +292,7 @@ async fn load(
 }
 
 /// The job of the runners of `attempt`.
-fn job(track: &Track, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
+fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
     // Clients work in directories of their own, in which ./bench is another file or none.
     if let ToolSpec::Exec(exec) = &mut job.tool
@@ -306,7 +306,7 @@ fn job(track: &Track, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec
 
 /// Lets the clients load the server together; returns the start line, and what cut it short.
 async fn race(
-    track: &Track,
+    track: &Track<'_>,
     offline: &OfflineRun,
     attempt: &Attempt,
     (clients, server): (&mut Clients, &mut Server),
@@ -329,7 +329,7 @@ async fn race(
 }
 
 pub async fn measure(
-    track: &Track,
+    track: &Track<'_>,
     offline: &OfflineRun,
     attempt: &Attempt,
     server: &mut Server,

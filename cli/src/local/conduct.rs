@@ -162,7 +162,7 @@ fn no_server(error: &server::Error) -> FailureStatus {
 
 /// Measures all attempts; returns the final status.
 async fn race(
-    track: &Track,
+    track: &Track<'_>,
     offline: &mut OfflineRun,
     server: &mut Server,
     screen: &mut Screen,
@@ -229,7 +229,7 @@ pub async fn run_locally(
 }
 
 /// Starts the server, measures, and always ends the server. An error fails the run.
-async fn conduct(track: &Track, screen: &mut Screen) -> Result<Raced, Error> {
+async fn conduct(track: &Track<'_>, screen: &mut Screen) -> Result<Raced, Error> {
     let Track { plan, directory, .. } = track;
     let mut offline = plan.offline.clone();
     let status = match Server::start(track).await {

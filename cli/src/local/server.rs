@@ -115,7 +115,7 @@ fn ended(name: &str, status: ExitStatus, log: &std::path::Path) -> Death {
 
 impl Server {
     /// Starts the server of the plan with its observer, and waits until it answers.
-    pub async fn start(track: &Track) -> Result<Self, Error> {
+    pub async fn start(track: &Track<'_>) -> Result<Self, Error> {
         let Track { plan, directory, agents, stop, .. } = track;
         let Some(declared) = &plan.server else {
             let address = plan.offline.external_address().unwrap_or_default();
@@ -232,7 +232,7 @@ fn pairs(launch: &Launch) -> Vec<(String, std::ffi::OsString)> {
 }
 
 /// The observer of the server on `port`, on the clients' CPUs: the server has its own.
-async fn observer(track: &Track, port: u16, asks: bool) -> Result<Observer, Error> {
+async fn observer(track: &Track<'_>, port: u16, asks: bool) -> Result<Observer, Error> {
     let Track { plan, directory, key, .. } = track;
     let token = plan.run.uid().unwrap_or_default();
     let log = directory.log("observer");

@@ -67,7 +67,7 @@ pub enum Error {
 /// Longest time before the retry of a start command: clients stand at the line, and others wait.
 pub const LONGEST_START_WAIT: Duration = Duration::from_secs(5);
 
-pub async fn apply(at: &StepPass, step: &Step) -> Result<Applied, Error> {
+pub async fn apply(at: &StepPass<'_>, step: &Step) -> Result<Applied, Error> {
     let begins = matches!(step, Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_));
     let version = at.fetched.version.as_deref();
     // Nobody removes what is created for a run that has ended.
@@ -97,7 +97,7 @@ pub async fn apply(at: &StepPass, step: &Step) -> Result<Applied, Error> {
     }
 }
 
-async fn make_datastore(pass: &Pass) -> Result<Applied, Error> {
+async fn make_datastore(pass: &Pass<'_>) -> Result<Applied, Error> {
     let Some(own) = build::own_datastore(pass.run) else {
         return Ok(Applied::Nothing);
     };
@@ -107,7 +107,7 @@ async fn make_datastore(pass: &Pass) -> Result<Applied, Error> {
 
 /// Deletes the run's own Datastore if it has an outdated declaration, as the API server has it: a
 /// watch may lag, and another operator may have deleted it.
-async fn remove_datastore(pass: &Pass) -> Result<Applied, Error> {
+async fn remove_datastore(pass: &Pass<'_>) -> Result<Applied, Error> {
     let datastores: Api<Datastore> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
     let found = datastores.get_opt(&pass.run.holder.name).await.map_err(Error::RemoveDatastore)?;
     if let Some(outdated) = found.filter(|found| target::is_outdated(found, pass.run)) {
@@ -117,7 +117,7 @@ async fn remove_datastore(pass: &Pass) -> Result<Applied, Error> {
 }
 
 /// Acquires all missing Leases or none. The next pass sees a Lease that another run got first.
-async fn take_turn(at: &StepPass) -> Result<Applied, Error> {
+async fn take_turn(at: &StepPass<'_>) -> Result<Applied, Error> {
     if let Some(trouble) = unplaceable(at.fetched) {
         return Ok(Applied::Hindered(trouble));
     }
@@ -146,7 +146,7 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 }
 
 /// Releases every Lease that the run holds.
-async fn release(pass: &Pass) -> Result<Applied, Error> {
+async fn release(pass: &Pass<'_>) -> Result<Applied, Error> {
     let leases = pass.leases();
     for held in leases.iter().filter(|lease| is_held_by(lease, &pass.run.holder)) {
         let released = lease::release(&pass.client, &pass.overlay, held).await;
@@ -156,13 +156,13 @@ async fn release(pass: &Pass) -> Result<Applied, Error> {
 }
 
 /// The trouble if somebody else's Job has the name of that of `attempt`.
-async fn job_name_taken(pass: &Pass, attempt: &Attempt) -> Result<Option<Trouble>, Error> {
+async fn job_name_taken(pass: &Pass<'_>, attempt: &Attempt) -> Result<Option<Trouble>, Error> {
     let found = current::<Job>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
     Ok(found.and_then(|found| stranger(&found, pass.run)))
 }
 
-async fn create_job(at: &StepPass, attempt: &Attempt) -> Result<Applied, Error> {
+async fn create_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<Applied, Error> {
     let (TargetState::Ready(target), Some(turn_check)) = (&at.fetched.snapshot.target, &at.fetched.turn)
     else {
         return Ok(Applied::Nothing);
@@ -194,7 +194,7 @@ async fn create_job(at: &StepPass, attempt: &Attempt) -> Result<Applied, Error> 
     Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
 }
 
-async fn send_start(at: &StepPass, index: usize) -> Applied {
+async fn send_start(at: &StepPass<'_>, index: usize) -> Applied {
     let job = at.fetched.jobs.get(&at.run.attempts[index].name);
     let uid = job.and_then(|job| job.metadata.uid.clone()).unwrap_or_default();
     match start::send(at, index).await {
@@ -217,7 +217,7 @@ async fn send_start(at: &StepPass, index: usize) -> Applied {
 }
 
 /// Deletes the Job of `attempt` with its pods: their results are stored, or they never loaded.
-async fn remove_job(at: &StepPass, attempt: &Attempt) -> Result<(), Error> {
+async fn remove_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<(), Error> {
     match at.fetched.jobs.get(&attempt.name) {
         Some(job) => {
             delete(&at.client, &**job).await.map_err(|error| Error::RemoveJob(error, attempt.name.clone()))

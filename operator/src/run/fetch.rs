@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 /// The states of the runners of `attempt`, all queried at the same time.
-async fn runners(pass: &Pass, attempt: &Attempt, fetched: &Fetched) -> BTreeMap<String, RunnerState> {
+async fn runners(pass: &Pass<'_>, attempt: &Attempt, fetched: &Fetched) -> BTreeMap<String, RunnerState> {
     let token = &pass.run.token(attempt);
     let requests = fetched.reachable(&attempt.name).into_iter().map(|(pod, address)| async move {
         let answer = pass.agents.progress(address, token).await;
@@ -81,7 +81,7 @@ fn seen(ctx: &RunContext, run: &ValidatedRun) -> Fetched {
 }
 
 /// Why the run has no target any more: the Datastore that it refers to was deleted.
-fn target_gone(pass: &Pass) -> Option<String> {
+fn target_gone(pass: &Pass<'_>) -> Option<String> {
     let name = pass.run.datastore_name()?;
     let datastore = servers::datastore(pass);
     let there = datastore.is_some_and(|datastore| datastore.metadata.deletion_timestamp.is_none());
@@ -89,7 +89,7 @@ fn target_gone(pass: &Pass) -> Option<String> {
 }
 
 /// The target and the turn, and if the turn is the run's, the answers of its server.
-async fn target_and_turn(pass: &Pass, fetched: &mut Fetched) -> Result<(), Error> {
+async fn target_and_turn(pass: &Pass<'_>, fetched: &mut Fetched) -> Result<(), Error> {
     let connection = fetched.snapshot.stored.values().find_map(|stored| stored.connection.as_ref());
     fetched.snapshot.target = target::find(pass, connection).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.snapshot.target else {

@@ -7,7 +7,8 @@ use crate::datastore::tests::{Answer, Calls, body};
 use crate::fixtures;
 use decide::TargetState;
 use dragstrip_core::run::turn::TurnCheck;
-use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult};
+use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult, validate::ValidatedRun};
+use dragstrip_crds::BenchmarkRunStatus;
 use serde_json::{Value, json};
 
 /// The context of a controller of this `cluster`, and the calls that it makes.

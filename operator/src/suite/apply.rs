@@ -83,7 +83,11 @@ pub async fn create<K: Namespaced + Serialize>(ctx: &Context, uid: &str, object:
 }
 
 /// Creates the runs at these places of the plan, until one fails.
-pub async fn create_runs(at: &PlannedPass, places: &[usize], cache: &mut SuiteCache) -> Result<(), Error> {
+pub async fn create_runs(
+    at: &PlannedPass<'_>,
+    places: &[usize],
+    cache: &mut SuiteCache,
+) -> Result<(), Error> {
     let (suite, plan, uid) = (at.suite, at.plan, at.uid());
     for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
         let cell = &plan.cells[cell];
@@ -125,7 +129,7 @@ const CONCURRENCY: usize = 8;
 /// Why the API server refuses the first run of `cell`.
 async fn judge_one(
     api: &Api<BenchmarkRun>,
-    at: &PlannedPass,
+    at: &PlannedPass<'_>,
     cell: &PlannedCell,
 ) -> Result<Option<String>, Error> {
     let run = build::child(at.suite, at.plan, (cell, 1), spec_of(at.suite, cell)?);
@@ -142,7 +146,7 @@ async fn judge_one(
 }
 
 /// Why the API server refuses runs of a suite before its first: by a dry run of each combination.
-pub async fn judge(at: &PlannedPass) -> Result<Option<String>, Error> {
+pub async fn judge(at: &PlannedPass<'_>) -> Result<Option<String>, Error> {
     let api: Api<BenchmarkRun> = at.api();
     let (mut first, mut more) = (None, 0);
     for cells in at.plan.cells.chunks(CONCURRENCY) {

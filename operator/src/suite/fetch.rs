@@ -141,7 +141,7 @@ impl Runs<'_> {
 }
 
 /// Drops deleted ended runs from the cache, to be measured again; returns whether there are any.
-pub async fn drop_deleted(pass: &Pass, cache: &mut SuiteCache) -> Result<bool, Error> {
+pub async fn drop_deleted(pass: &Pass<'_>, cache: &mut SuiteCache) -> Result<bool, Error> {
     let api = pass.api::<BenchmarkRun>();
     let listed = api.list_metadata(&of_suite(&pass.uid())).await.map_err(Error::List)?;
     let there: HashSet<String> = listed.items.iter().map(ResourceExt::name_any).collect();
@@ -151,7 +151,7 @@ pub async fn drop_deleted(pass: &Pass, cache: &mut SuiteCache) -> Result<bool, E
 }
 
 /// What a run waits for before its load: why the suite does not progress.
-pub fn waiting(pass: &Pass) -> Option<String> {
+pub fn waiting(pass: &Pass<'_>) -> Option<String> {
     let (namespace, uid) = (pass.suite.namespace(), pass.uid());
     let waits = |run: &BenchmarkRun| {
         let before_load = [RunPhase::Pending, RunPhase::Provisioning, RunPhase::Queued];
@@ -168,7 +168,7 @@ pub fn waiting(pass: &Pass) -> Option<String> {
 }
 
 /// The states of the runs of `plan`, in its sequence.
-pub async fn children(at: &PlannedPass, cache: &mut SuiteCache) -> Result<Vec<Child>, Error> {
+pub async fn children(at: &PlannedPass<'_>, cache: &mut SuiteCache) -> Result<Vec<Child>, Error> {
     let PlannedPass { pass: Pass { suite, .. }, plan } = at;
     let (uid, names) = (at.uid(), plan.names());
     let runs = Runs { api: at.api(), uid: &uid, names: &names, cancelled: suite.spec.cancel };

@@ -152,7 +152,7 @@ async fn read(
 }
 
 /// The stored report of the suite called `name`, as a baseline.
-async fn earlier(pass: &Pass, name: &str) -> Result<Document, Error> {
+async fn earlier(pass: &Pass<'_>, name: &str) -> Result<Document, Error> {
     let found = other(pass, name).await?;
     let found =
         found.ok_or_else(|| nothing(&format!("spec.baseline.suite: there is no BenchmarkSuite {name}")))?;
@@ -171,7 +171,7 @@ async fn earlier(pass: &Pass, name: &str) -> Result<Document, Error> {
 }
 
 /// The suite called `name` beside `suite`, written by any version.
-pub async fn other(pass: &Pass, name: &str) -> Result<Option<OtherSuite>, Error> {
+pub async fn other(pass: &Pass<'_>, name: &str) -> Result<Option<OtherSuite>, Error> {
     pass.api().get_opt(name).await.map_err(Error::ReadBaseline)
 }
 
@@ -182,7 +182,7 @@ fn phases(suite: &BenchmarkSuite) -> Vec<String> {
 }
 
 /// The published table in this ConfigMap, as a baseline.
-async fn table(at: &PlannedPass, published: &PublishedTable) -> Result<published::Table, Error> {
+async fn table(at: &PlannedPass<'_>, published: &PublishedTable) -> Result<published::Table, Error> {
     let PublishedTable { config_map: name, key } = published;
     let field = "spec.baseline.published";
     let map = at.api::<ConfigMap>().get_opt(name).await.map_err(Error::ReadBaseline)?;
@@ -199,7 +199,7 @@ async fn table(at: &PlannedPass, published: &PublishedTable) -> Result<published
 }
 
 /// The baseline of the figures.
-async fn baseline(at: &PlannedPass, declared: &Baseline) -> Result<BaselineInput, Error> {
+async fn baseline(at: &PlannedPass<'_>, declared: &Baseline) -> Result<BaselineInput, Error> {
     if let Some(variant) = &declared.variant {
         return Ok(BaselineInput::Variant(variant.clone()));
     }
@@ -215,7 +215,7 @@ async fn baseline(at: &PlannedPass, declared: &Baseline) -> Result<BaselineInput
 }
 
 /// Reads the stored results of `runs`; returns a note about each that cannot be read.
-async fn results(pass: &Pass, runs: &mut [EndedRun<'_>]) -> Result<Vec<String>, Error> {
+async fn results(pass: &Pass<'_>, runs: &mut [EndedRun<'_>]) -> Result<Vec<String>, Error> {
     let number: usize = runs.iter().map(|run| run.ended.results.len()).sum();
     if number > MOST_RESULTS {
         return Ok(vec![format!(
@@ -253,7 +253,7 @@ async fn results(pass: &Pass, runs: &mut [EndedRun<'_>]) -> Result<Vec<String>, 
 }
 
 /// All figures and records of `entries`, compared with the suite's baseline.
-async fn document(at: &PlannedPass, mut entries: Compressed<'_>) -> Result<Document, Error> {
+async fn document(at: &PlannedPass<'_>, mut entries: Compressed<'_>) -> Result<Document, Error> {
     let mut notes = results(at, &mut entries.0).await?;
     let mut input = Input::of_suite(at.suite, at.plan.axes.clone());
     if let Some(declared) = &at.suite.spec.baseline {
@@ -270,7 +270,7 @@ async fn document(at: &PlannedPass, mut entries: Compressed<'_>) -> Result<Docum
 }
 
 /// The report that the suite stored before; an error if it is not about this many runs.
-async fn stored_before(pass: &Pass, runs: usize) -> Result<Option<(Document, u32)>, Error> {
+async fn stored_before(pass: &Pass<'_>, runs: usize) -> Result<Option<(Document, u32)>, Error> {
     let (api, name) = (pass.api(), build::report_name(&pass.suite.name_any()));
     let Some(first) = api.get_opt(&name).await.map_err(Error::ReadReport)? else { return Ok(None) };
     match read(&api, &first, &pass.uid()).await? {
@@ -284,7 +284,7 @@ async fn stored_before(pass: &Pass, runs: usize) -> Result<Option<(Document, u32
 }
 
 /// Creates these ConfigMaps, each unless it exists and is the suite's own.
-async fn store(pass: &Pass, maps: &[ConfigMap]) -> Result<(), Error> {
+async fn store(pass: &Pass<'_>, maps: &[ConfigMap]) -> Result<(), Error> {
     for map in maps {
         apply::create(pass, &pass.uid(), map).await?;
     }
@@ -293,7 +293,7 @@ async fn store(pass: &Pass, maps: &[ConfigMap]) -> Result<(), Error> {
 
 /// Builds and stores the complete report. An existing one, of a pass that did not write the status,
 /// stays, and the status shows what it says, even if thresholds were changed meanwhile.
-pub async fn finish(at: &PlannedPass, cache: &SuiteCache) -> Result<Report, Error> {
+pub async fn finish(at: &PlannedPass<'_>, cache: &SuiteCache) -> Result<Report, Error> {
     let entries = entries(at.plan, cache);
     if entries.0.is_empty() {
         return Ok(Report::default());

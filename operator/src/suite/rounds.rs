@@ -29,7 +29,7 @@ pub enum Error {
 }
 
 /// The rounds that are under way, as the watch shows them.
-fn under_way(pass: &Pass) -> BTreeSet<String> {
+fn under_way(pass: &Pass<'_>) -> BTreeSet<String> {
     let (namespace, uid) = (pass.suite.namespace(), pass.uid());
     let rounds =
         pass.world.suites.state_filter(|one| one.namespace() == namespace && build::is_own(one, &uid));
@@ -41,7 +41,7 @@ fn unseen(rounds: &[Round], seen: &BTreeSet<String>) -> bool {
     rounds.iter().any(|round| round.end.is_none() && !round.unreadable && !seen.contains(round.name()))
 }
 
-async fn list(pass: &Pass) -> Result<Vec<Round>, Error> {
+async fn list(pass: &Pass<'_>) -> Result<Vec<Round>, Error> {
     let uid = pass.uid();
     let of_suite = ListParams::default().labels(&format!("{}={uid}", labels::SUITE_UID));
     let listed = pass.api::<OtherSuite>().list(&of_suite).await.map_err(Error::List)?;
@@ -67,7 +67,7 @@ pub struct RoundsCheck {
 }
 
 /// Cancels a schedule, and the round under way with it.
-pub async fn stop(pass: &Pass, now: Timestamp) -> Result<RoundsCheck, Error> {
+pub async fn stop(pass: &Pass<'_>, now: Timestamp) -> Result<RoundsCheck, Error> {
     let rounds = list(pass).await?;
     let mut status = reported(pass.suite, pass.old, &rounds, None, now);
     let mut hindered = None;
@@ -84,7 +84,7 @@ pub async fn stop(pass: &Pass, now: Timestamp) -> Result<RoundsCheck, Error> {
 }
 
 /// One pass over a suite with this `schedule`.
-pub async fn pass(pass: &Pass, schedule: &Schedule, now: Timestamp) -> Result<RoundsCheck, Error> {
+pub async fn pass(pass: &Pass<'_>, schedule: &Schedule, now: Timestamp) -> Result<RoundsCheck, Error> {
     let Pass { suite, old, .. } = pass;
     let created = suite.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
     let mut rounds = list(pass).await?;
@@ -108,7 +108,7 @@ pub async fn pass(pass: &Pass, schedule: &Schedule, now: Timestamp) -> Result<Ro
 }
 
 /// Removes old `rounds`, which the written status has.
-pub async fn remove_old(pass: &Pass, rounds: &[Round]) -> Result<(), Error> {
+pub async fn remove_old(pass: &Pass<'_>, rounds: &[Round]) -> Result<(), Error> {
     let spec = &pass.suite.spec;
     let compares = spec.baseline.as_ref().is_some_and(|baseline| baseline.previous);
     for round in outdated(rounds, spec.passed_history_limit, spec.failed_history_limit, compares) {

@@ -339,7 +339,7 @@ fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Optio
 }
 
 /// Writes `status` if it is new, and announces changes; `false` if the suite changed or was deleted.
-pub async fn publish(pass: &Pass, status: &BenchmarkSuiteStatus) -> kube::Result<bool> {
+pub async fn publish(pass: &Pass<'_>, status: &BenchmarkSuiteStatus) -> kube::Result<bool> {
     let Pass { suite, old, .. } = *pass;
     if old == status {
         return Ok(true);

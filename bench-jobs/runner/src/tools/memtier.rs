@@ -15,7 +15,7 @@ use dragstrip_crds::{
     units::Period,
     workload::{MemtierSpec, ToolSpec},
 };
-use dragstrip_results::{protocol::JobSpec, result::PodResult};
+use dragstrip_results::protocol::JobSpec;
 pub use progress::Observed;
 use std::time::Duration;
 

@@ -31,13 +31,16 @@ pub fn stranger<K: Resource<DynamicType = ()>>(object: &K, run: &ValidatedRun) -
 }
 
 /// The metadata of the object called `name` in the run's namespace, as the API server has it.
-pub async fn current<K: Namespaced>(pass: &Pass, name: &str) -> kube::Result<Option<PartialObjectMeta<K>>> {
+pub async fn current<K: Namespaced>(
+    pass: &Pass<'_>,
+    name: &str,
+) -> kube::Result<Option<PartialObjectMeta<K>>> {
     Api::<K>::namespaced(pass.client.clone(), &pass.run.holder.namespace).get_metadata_opt(name).await
 }
 
 /// Creates `object`, unless it exists and belongs to the run. Returns the trouble if the API
 /// server refuses it for good, or if somebody else's object has its name.
-pub async fn create<K: Namespaced + Serialize>(pass: &Pass, object: &K) -> kube::Result<Option<Trouble>> {
+pub async fn create<K: Namespaced + Serialize>(pass: &Pass<'_>, object: &K) -> kube::Result<Option<Trouble>> {
     match apply::create(&pass.client, RUN_MANAGER, object).await {
         Ok(existing) => Ok(existing.and_then(|existing| stranger(&existing, pass.run))),
         Err(error) => refused(&error).map(Some).ok_or(error),

@@ -52,7 +52,12 @@ struct Runner {
 }
 
 /// Writes the start line on `job`; `false` if it changed meanwhile: another operator may have a line.
-async fn fix_start_line(pass: &Pass, attempt: &Attempt, job: &Job, start: Timestamp) -> Result<bool, Error> {
+async fn fix_start_line(
+    pass: &Pass<'_>,
+    attempt: &Attempt,
+    job: &Job,
+    start: Timestamp,
+) -> Result<bool, Error> {
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {
@@ -75,7 +80,12 @@ async fn fix_start_line(pass: &Pass, attempt: &Attempt, job: &Job, start: Timest
 /// Writes the status of the run under load before any pod receives the command: if the Job disappears
 /// from now on, the repetition is lost and not silently measured again. `false` if the run changed
 /// since it was read.
-async fn note_start(at: &StepPass, attempt: &Attempt, index: usize, start: Timestamp) -> Result<bool, Error> {
+async fn note_start(
+    at: &StepPass<'_>,
+    attempt: &Attempt,
+    index: usize,
+    start: Timestamp,
+) -> Result<bool, Error> {
     let key = ObjectRef::<BenchmarkRun>::new(&at.run.holder.name).within(&at.run.holder.namespace);
     let Some(seen) = at.world.runs.get(&key).filter(|seen| seen.uid().as_ref() == Some(&at.run.holder.uid))
     else {
@@ -116,7 +126,7 @@ async fn runners(
 
 /// Sends all runners of the attempt with this `index` the start command for one instant. Safe to repeat. Whether they
 /// received it or the Job had changed meanwhile, the Job's own event brings the next pass.
-pub async fn send(at: &StepPass, index: usize) -> Result<(), Error> {
+pub async fn send(at: &StepPass<'_>, index: usize) -> Result<(), Error> {
     let attempt = &at.run.attempts[index];
     let Some(job) = at.fetched.jobs.get(&attempt.name) else {
         return Ok(());

@@ -42,7 +42,7 @@ impl Observer {
 }
 
 /// The observers of the Datastore that `run` loads, and their token; `None` if it has no observers.
-fn observers(pass: &Pass) -> Option<(String, Vec<Observer>)> {
+fn observers(pass: &Pass<'_>) -> Option<(String, Vec<Observer>)> {
     let key = servers::key(pass.run)?;
     let token = servers::datastore(pass)?.uid()?;
     let pods = pass.world.pods.state();
@@ -55,7 +55,7 @@ fn observers(pass: &Pass) -> Option<(String, Vec<Observer>)> {
 }
 
 /// Makes all observers of the target sample what their servers use. Safe to repeat.
-pub async fn start_sampling(pass: &Pass, attempt: &Attempt) {
+pub async fn start_sampling(pass: &Pass<'_>, attempt: &Attempt) {
     let Some((token, observers)) = observers(pass) else { return };
     let command =
         UsageCommand { token: pass.run.token(attempt), seconds: sampled_seconds(pass.run, attempt) };
@@ -70,7 +70,7 @@ pub async fn start_sampling(pass: &Pass, attempt: &Attempt) {
 
 /// What each server used in the window in which all clients of `attempt` loaded it; without those
 /// whose observer does not report, and empty if there was no such window.
-pub async fn gather(pass: &Pass, attempt: &Attempt, results: &[PodResult]) -> Vec<ServerUsage> {
+pub async fn gather(pass: &Pass<'_>, attempt: &Attempt, results: &[PodResult]) -> Vec<ServerUsage> {
     let Some((window, (token, observers))) = common_window(results).zip(observers(pass)) else {
         return Vec::new();
     };
@@ -109,7 +109,7 @@ async fn usage(
 }
 
 /// The memory of the run's servers, at this moment after a load that had `ended`, by their observers.
-pub async fn memory(pass: &Pass, moment: MemoryMoment, ended: Timestamp) -> Vec<MemoryReading> {
+pub async fn memory(pass: &Pass<'_>, moment: MemoryMoment, ended: Timestamp) -> Vec<MemoryReading> {
     let Some((token, observers)) = observers(pass) else { return Vec::new() };
     let seconds = Timestamp::now().duration_since(ended).as_secs_f64();
     let requests = observers.iter().map(|observer| async {

@@ -65,7 +65,7 @@ pub enum ResultName {
 }
 
 /// Checked before load is sent, and before a result is stored.
-pub async fn result_name(pass: &Pass, attempt: &Attempt) -> Result<ResultName, Error> {
+pub async fn result_name(pass: &Pass<'_>, attempt: &Attempt) -> Result<ResultName, Error> {
     let found = current::<ConfigMap>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
     let Some(found) = found else { return Ok(ResultName::Free) };
@@ -80,7 +80,7 @@ pub async fn result_name(pass: &Pass, attempt: &Attempt) -> Result<ResultName, E
 }
 
 /// The pods of `attempt` as the API server has them: the watch may not show yet what the last of them left.
-async fn current_pods(at: &StepPass, attempt: &Attempt) -> Result<Vec<Pod>, Error> {
+async fn current_pods(at: &StepPass<'_>, attempt: &Attempt) -> Result<Vec<Pod>, Error> {
     let pods: Api<Pod> = Api::namespaced(at.client.clone(), &at.run.holder.namespace);
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, at.run.holder.uid));
     let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
@@ -147,7 +147,7 @@ fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
 
 /// The result of `attempt` from its pods.
 async fn collected(
-    pass: &Pass,
+    pass: &Pass<'_>,
     attempt: &Attempt,
     job: &Job,
     pods: &[&Pod],
@@ -172,14 +172,14 @@ fn another_server(changed: &str) -> Failure {
 }
 
 /// Whether the API server has the Job of `attempt`, which the watch does not show.
-async fn has_job(pass: &Pass, attempt: &Attempt) -> Result<bool, Error> {
+async fn has_job(pass: &Pass<'_>, attempt: &Attempt) -> Result<bool, Error> {
     let found = current::<Job>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;
     Ok(found.is_some_and(|found| stranger(&found, pass.run).is_none()))
 }
 
 /// Stores the result of the attempt with this `index`.
-pub async fn result(at: &StepPass, index: usize) -> Result<Applied, Error> {
+pub async fn result(at: &StepPass<'_>, index: usize) -> Result<Applied, Error> {
     let storing = Storing::new(at, index);
     let attempt = storing.attempt;
     if let Some(instead) = storing.too_soon() {
@@ -219,7 +219,12 @@ pub async fn result(at: &StepPass, index: usize) -> Result<Applied, Error> {
 }
 
 /// Adds to `result` the evidence around its load, and judges it; returns when that load ended.
-async fn judge(pass: &Pass, attempt: &Attempt, pods: &[&Pod], result: &mut RepetitionResult) -> Timestamp {
+async fn judge(
+    pass: &Pass<'_>,
+    attempt: &Attempt,
+    pods: &[&Pod],
+    result: &mut RepetitionResult,
+) -> Timestamp {
     let ended = load_ended(result, Timestamp::now());
     result.memory = right_after(pass, result, ended).await;
     result.servers = evidence::gather(pass, attempt, &result.pods).await;
@@ -253,7 +258,7 @@ fn load_ended(result: &RepetitionResult, now: Timestamp) -> Timestamp {
 }
 
 /// The memory of the servers when the load had `ended`; for external servers, as a client read it.
-async fn right_after(pass: &Pass, result: &RepetitionResult, ended: Timestamp) -> Vec<MemoryReading> {
+async fn right_after(pass: &Pass<'_>, result: &RepetitionResult, ended: Timestamp) -> Vec<MemoryReading> {
     // Nothing shows the memory of a failed measurement, and its server may be gone.
     if result.failure.is_some() {
         return Vec::new();
@@ -267,7 +272,7 @@ async fn right_after(pass: &Pass, result: &RepetitionResult, ended: Timestamp) -
 
 /// Reads the memory of the servers after the settle time of the attempt with this `index` and
 /// stores it. What cannot be read is recorded as such, without a retry.
-pub async fn memory(at: &StepPass, index: usize) -> Result<Applied, Error> {
+pub async fn memory(at: &StepPass<'_>, index: usize) -> Result<Applied, Error> {
     let storing = Storing::new(at, index);
     let attempt = storing.attempt;
     if let Some(instead) = storing.too_soon() {

@@ -25,7 +25,7 @@ use std::{
 
 /// Records in `result` the nodes of its clients, whose pods are `clients`, and of its servers,
 /// and the CPUs that they could run on.
-pub fn fill(pass: &Pass, clients: &[&Pod], result: &mut RepetitionResult) {
+pub fn fill(pass: &Pass<'_>, clients: &[&Pod], result: &mut RepetitionResult) {
     let (nodes, pods) = (pass.world.nodes.state(), pass.world.pods.state());
     let loading = result.pods.iter().filter_map(|pod| pod.node.clone());
     result.nodes = records(pass.run, loading, &nodes, &pods, &pass.prices);
@@ -87,7 +87,7 @@ fn command(pod: &Pod) -> Vec<String> {
 
 /// Which conditions hold, before any load, for clients on `client_nodes` and the servers of
 /// `run`; also for the server's own answers, if it was queried for `target`.
-pub fn placed(pass: &Pass, client_nodes: &[String], target: Option<&ReadyTarget>) -> Vec<Placed> {
+pub fn placed(pass: &Pass<'_>, client_nodes: &[String], target: Option<&ReadyTarget>) -> Vec<Placed> {
     let (nodes, pods) = (pass.world.nodes.state(), pass.world.pods.state());
     let records = records(pass.run, client_nodes.iter().cloned(), &nodes, &pods, &pass.prices);
     let mut placed = of_nodes(&records, None);

@@ -26,12 +26,12 @@ pub fn key(run: &ValidatedRun) -> Option<DatastoreKey> {
 }
 
 /// The Datastore that `run` refers to or owns, if it exists.
-pub fn datastore(pass: &Pass) -> Option<Arc<Datastore>> {
+pub fn datastore(pass: &Pass<'_>) -> Option<Arc<Datastore>> {
     stored(pass, &key(pass.run)?)
 }
 
 /// The Datastore behind `host`, an external address, if there is one.
-pub fn behind(pass: &Pass, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
+pub fn behind(pass: &Pass<'_>, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
     datastore_at(host, &pass.run.holder.namespace, pods, |key| stored(pass, key).is_some())
 }
 
@@ -48,7 +48,7 @@ pub fn servers<'a>(
 }
 
 /// The identity of the server of `run` by its pods alone; empty if they are not in this cluster.
-pub fn identity(pass: &Pass) -> Identity {
+pub fn identity(pass: &Pass<'_>) -> Identity {
     let pods = pass.world.pods.state();
     let address = pass.run.spec.target.external().and_then(|it| host_and_port(&it.address));
     let key = key(pass.run).or_else(|| behind(pass, &pods, &address?.0));

@@ -184,7 +184,7 @@ async fn summarised(api: &Api<ConfigMap>, name: &str, settled: bool) -> Result<R
 
 /// All results by name, as far as a summary needs them, and what is wrong with others.
 pub async fn results(
-    pass: &Pass,
+    pass: &Pass<'_>,
     stored: &Results,
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
     let (mut results, mut damaged, mut bytes) = (BTreeMap::new(), Vec::new(), 0);

@@ -37,7 +37,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 /// Finds the target of `run` by the status of its Datastore, without a query to the server. If
 /// the run has measured something, `connection` says how its first clients reached the Datastore:
 /// a change of the Datastore then waits for the run, which finds it as it was.
-pub async fn find(pass: &Pass, connection: Option<&Connection>) -> kube::Result<TargetState> {
+pub async fn find(pass: &Pass<'_>, connection: Option<&Connection>) -> kube::Result<TargetState> {
     let (own, name) = match &pass.run.spec.target {
         Target::External(external) => return Ok(outside(pass, external)),
         Target::Datastore(_) => (true, &pass.run.holder.name),
@@ -98,7 +98,7 @@ fn outside_tls(tls: &ClientTls) -> TargetTls {
     }
 }
 
-fn outside(pass: &Pass, external: &ExternalTarget) -> TargetState {
+fn outside(pass: &Pass<'_>, external: &ExternalTarget) -> TargetState {
     // Admission has checked it.
     let Some((host, port)) = host_and_port(&external.address) else {
         return TargetState::Missing(format!("{:?} is not HOST:PORT", external.address));
@@ -184,7 +184,12 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
 }
 
 /// The state of a Datastore by its status, without a query to its server.
-fn by_status(pass: &Pass, datastore: &Datastore, own: bool, connection: Option<&Connection>) -> TargetState {
+fn by_status(
+    pass: &Pass<'_>,
+    datastore: &Datastore,
+    own: bool,
+    connection: Option<&Connection>,
+) -> TargetState {
     let name = datastore.name_any();
     let status = datastore.status.clone().unwrap_or_default();
     let changes = connection.is_some()
@@ -265,7 +270,7 @@ fn ready<'a>(
 /// Queries the server of a target that was found ready, once the turn is this run's: the
 /// Datastore's condition may be hours old. While another run loads a server nobody queries it,
 /// since that costs it something.
-pub async fn question(pass: &Pass, found: ReadyTarget) -> kube::Result<TargetState> {
+pub async fn question(pass: &Pass<'_>, found: ReadyTarget) -> kube::Result<TargetState> {
     let own = pass.run.spec.target.datastore().is_some();
     let Some(key) = found.datastore.clone().filter(|_| !found.questioned) else {
         return Ok(TargetState::Ready(Box::new(found)));

@@ -46,7 +46,7 @@ async fn calibrations(
 
 /// The noise that applies to a `run` that succeeded with `status`, of which it is a part if it
 /// calibrates. A failure is logged and does not delay the run, which has measured.
-pub async fn settle(pass: &Pass, status: &BenchmarkRunStatus) -> Option<NoiseStatus> {
+pub async fn settle(pass: &Pass<'_>, status: &BenchmarkRunStatus) -> Option<NoiseStatus> {
     let found = calibrations(pass, &pass.run.holder.namespace, status).await;
     let earlier = found.unwrap_or_else(|error| {
         let cause = chain(&error);
