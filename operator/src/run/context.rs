@@ -1,15 +1,15 @@
 //! What the controllers of runs and of their Leases work with.
 
-use super::{
-    collect::LARGE_RESULTS,
-    fetch::{fetched::Fetched, result_cache::ResultCache},
-};
+use super::{collect::LARGE_RESULTS, fetch::result_cache::ResultCache};
 use crate::{
     cluster::{context::Context, finished::FinishedRun, loads::Loads},
     metrics::Prices,
 };
 use derive_more::Deref;
-use dragstrip_core::{lease::Holder, run::validate::ValidatedRun};
+use dragstrip_core::{
+    lease::Holder,
+    run::{fetched::Fetched, validate::ValidatedRun},
+};
 use dragstrip_crds::BenchmarkRunStatus;
 use jiff::Timestamp;
 use kube::Api;
