@@ -26,12 +26,15 @@ const fn machine(
 
 /// vCPUs; allocatable memory and pods as Karpenter's reference of instance types has
 /// them, which takes 7.5 % of the memory for the machine: real nodes have more.
-pub const MACHINES: [Machine; 7] = [
+pub const MACHINES: [Machine; 10] = [
     machine("c6gn.12xlarge", "server", 48, 87_943, 234),
     machine("c7gn.12xlarge", "server", 48, 87_943, 234),
     machine("c6in.12xlarge", "server", 48, 88_002, 234),
     machine("c7i.2xlarge", "server", 8, 14_162, 58),
     machine("c7i.4xlarge", "server", 16, 27_381, 234),
+    machine("c7i.8xlarge", "server", 32, 57_691, 234),
+    machine("m7i.12xlarge", "server", 48, 178_933, 234),
+    machine("r6a.metal", "server", 192, 1_446_437, 737),
     machine("c7gn.16xlarge", "client", 64, 112_720, 737),
     machine("c7i.16xlarge", "client", 64, 112_779, 737),
 ];
@@ -105,5 +108,7 @@ impl Machine {
 #[test]
 fn allocatable_cpus_are_those_that_eks_gives() {
     let found: Vec<u32> = MACHINES.iter().map(|machine| machine.allocatable(Reserved::Usual)).collect();
-    assert_eq!(found, [47_810, 47_810, 47_810, 7_910, 15_890, 63_770, 63_770], "Karpenter's reference");
+    let expected =
+        [47_810, 47_810, 47_810, 7_910, 15_890, 31_850, 47_810, 191_450, 63_770, 63_770];
+    assert_eq!(found, expected, "Karpenter's reference");
 }
