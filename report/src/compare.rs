@@ -21,12 +21,13 @@ pub(crate) use verdict::judge;
 
 use crate::{
     document::{BaselineHead, Cell, Comparison, Document, Row},
+    figures,
     input::{BaselineInput, Entries},
     rules::Rules,
     select::RowIndex,
 };
 use baseline::{Baseline, Counterpart};
-use dragstrip_crds::{suite::ComparisonVerdict, thresholds::MetricName};
+use dragstrip_crds::suite::ComparisonVerdict;
 use std::collections::BTreeMap;
 
 const WELCH: &str = "Ratios and differences of means have 95 % confidence intervals: Welch's for differences, Fieller's with Welch's degrees of freedom for ratios.";
@@ -72,10 +73,10 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     });
 }
 
-/// Whether a figure is one more that could differ by chance: bytes per second are operations per
-/// second times a constant, and what never varies, such as 0 errors, differs only in truth.
+/// Whether a figure is one more that could differ by chance: what never varies, such as 0 errors,
+/// differs only in truth.
 fn counts(row: &Row, comparison: &Comparison) -> bool {
-    row.metric != MetricName::BytesPerSecond.to_string()
+    !figures::repeats(&row.metric)
         && comparison.difference.low < comparison.difference.high
 }
 

@@ -28,6 +28,17 @@ pub fn default_margin(metric: &str) -> f64 {
     if metric.ends_with("Milliseconds") { DEFAULT_LATENCY } else { DEFAULT_THROUGHPUT }
 }
 
+/// The rate of operations by the tool's own account.
+pub const TOOL_RATE: &str = "toolOperationsPerSecond";
+/// How the figures of one of several servers begin.
+pub const MEMBER: &str = "member ";
+
+/// Whether `metric` repeats another figure of the same measurement: bytes per second are operations
+/// per second times a constant, the tool's own rate is the same once more, and members add up.
+pub fn repeats(metric: &str) -> bool {
+    metric == MetricName::BytesPerSecond.to_string() || metric == TOOL_RATE || metric.starts_with(MEMBER)
+}
+
 /// The heading of a metric and the divisor that converts its values to the heading's unit.
 fn presentation(metric: &str) -> Option<(&'static str, f64)> {
     let mebibyte = 1024.0 * 1024.0;
@@ -57,6 +68,7 @@ fn presentation(metric: &str) -> Option<(&'static str, f64)> {
 pub fn heading(metric: &str, unit: &str) -> String {
     match presentation(metric) {
         Some((heading, _)) => heading.to_owned(),
+        None if metric == TOOL_RATE => "Tool's own ops/s".to_owned(),
         None if metric.ends_with(unit) => metric.to_owned(),
         None => format!("{metric} {unit}"),
     }

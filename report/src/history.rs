@@ -11,10 +11,11 @@ pub(crate) use text::{confidence, figure_name, round_name, summary};
 use crate::{
     compare::{conditions_between, judge, step},
     document::{AxisHead, Cell, Difference, Document, Row},
+    figures,
     rules::Rules,
     select::{RowIndex, all_cells},
 };
-use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict, thresholds::MetricName};
+use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict};
 use dragstrip_results::statistics::mean;
 use jiff::Timestamp;
 use levels::{LEVEL, Series};
@@ -158,7 +159,7 @@ type Key = (Cell, String, String, String);
 /// total of a single operation repeats that operation.
 fn rows(report: &Document, single: bool) -> BTreeMap<Key, &Row> {
     let index = RowIndex::of(&report.rows);
-    let counts = |row: &&Row| row.metric != MetricName::BytesPerSecond.to_string() && !index.repeats(row);
+    let counts = |row: &&Row| !figures::repeats(&row.metric) && !index.repeats(row);
     let key = |row: &Row| {
         // Single runs are compared whatever their names are.
         let cell = if single { Cell::default() } else { row.cell.clone() };

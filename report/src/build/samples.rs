@@ -1,6 +1,9 @@
 //! The measurements of one run: the complete run, or each of its repetitions. Pure.
 
-use crate::input::Entry;
+use crate::{
+    figures::{MEMBER, TOOL_RATE},
+    input::Entry,
+};
 use dragstrip_crds::{
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, Spread},
     run::{
@@ -36,6 +39,11 @@ pub struct Measurement {
 }
 
 type Figures = Vec<Figure>;
+
+/// The tool whose own rate is another one than its count over the window.
+const MEMTIER: &str = "memtier";
+/// The most members of which each has its own figures of memory.
+const FEW_MEMBERS: usize = 9;
 
 fn figure(metric: MetricName, value: Option<f64>) -> Option<Figure> {
     other(&metric.to_string(), metric.unit(), Some(metric.more_is_better()), value)
@@ -95,12 +103,13 @@ fn of_tool(metrics: &[Metric]) -> impl Iterator<Item = Figure> {
 
 /// The figures of an operation, of a run and of one repetition alike.
 macro_rules! operation_figures {
-    ($row:expr, $rate:expr, $bytes:expr, $within:expr, $errors:expr) => {{
+    ($row:expr, $tool:expr, $rate:expr, $bytes:expr, $within:expr, $errors:expr) => {{
         let row = $row;
         let bytes = Some($bytes).filter(|bytes| *bytes > 0.0);
         let rate = figure(MetricName::OperationsPerSecond, $rate);
         let figures = [
             rate.map(|rate| Figure { within: $within, ..rate }),
+            other(TOOL_RATE, "ops/s", Some(true), row.tool_operations_per_second.filter(|_| $tool == MEMTIER)),
             figure(MetricName::BytesPerSecond, bytes),
             figure(MetricName::HitRatio, hit_ratio(row.hits, row.misses)),
             figure(MetricName::Errors, Some($errors)),
@@ -132,7 +141,20 @@ fn of_memory(readings: &[MemoryReading]) -> Figures {
             mebibytes("container memory right after", reading.cgroup_bytes),
         ]);
     }
-    figures.into_iter().flatten().collect()
+    let moment = if settled.is_some() { MemoryMoment::Settled } else { MemoryMoment::RightAfter };
+    figures.into_iter().flatten().chain(of_members(readings, moment)).collect()
+}
+
+/// The memory of each of several servers, in the order in which the target lists them.
+fn of_members(readings: &[MemoryReading], moment: MemoryMoment) -> Figures {
+    let members: Vec<_> =
+        readings.iter().filter(|one| one.member != SUM && one.moment == moment).collect();
+    let figures = (1..).zip(&members).flat_map(|(number, one)| {
+        let named = |what: &str, bytes| mebibytes(&format!("{MEMBER}{number} {what}"), bytes);
+        [named("RSS", one.rss_bytes), named("peak", one.peak_bytes)]
+    });
+    let several = (2..=FEW_MEMBERS).contains(&members.len());
+    figures.flatten().filter(|_| several).collect()
 }
 
 fn of_phase(phase: &PhaseStatus) -> Figures {
@@ -202,7 +224,7 @@ impl<'a> Collector<'a> {
         for row in &phase.operations {
             let rate = row.operations_per_second;
             let figures =
-                operation_figures!(row, Some(rate.mean), row.bytes_per_second, Some(rate), errors(row));
+                operation_figures!(row, phase.tool.name, Some(rate.mean), row.bytes_per_second, Some(rate), errors(row));
             self.add(&phase.name, &row.operation, repetition, phase.verdict, figures);
         }
         self.add(&phase.name, TOTAL, repetition, phase.verdict, of_phase(phase));
@@ -211,9 +233,10 @@ impl<'a> Collector<'a> {
     fn add_result(&mut self, result: &RepetitionResult) {
         let verdict = if result.failure.is_some() { Some(Verdict::Invalid) } else { result.verdict };
         let (phase, repetition) = (&result.phase, result.repetition);
+        let tool = result.pods.first().map_or("", |pod| &pod.tool.name);
         for row in &result.operations {
             let (rate, bytes) = (row.operations_per_second, row.bytes_per_second());
-            let figures = operation_figures!(row, rate, bytes, None, row.errors as f64);
+            let figures = operation_figures!(row, tool, rate, bytes, None, row.errors as f64);
             self.add(phase, &row.name, repetition, verdict, figures);
         }
         let batches = result.batches.iter().flat_map(of_batches);
