@@ -152,24 +152,30 @@ pub struct ServerTls {
 /// Where the shards of a cluster run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShardPlacement {
-    /// One pod with a container for each shard, on the ports `port`, `port` + 1, ...
+    /// One pod with a container for each server, on the ports `port`, `port` + 1, ...: the shards,
+    /// then their replicas.
     #[default]
     OneNode,
-    /// A pod for each shard, spread over the nodes as evenly as they allow.
+    /// A pod for each server, spread over the nodes as evenly as they allow.
     Spread,
 }
 
-/// A Redis or Valkey Cluster of primaries. `threads`, `maxMemory` and `resources` apply to each shard.
+/// A Redis or Valkey Cluster. `threads`, `maxMemory` and `resources` apply to each server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSpec {
     /// Number of shards, from 3 to 64, with equal parts of the 16384 slots.
     #[schemars(range(min = 3, max = 64))]
     pub shards: i32,
-    /// OneNode (one pod with a container for each shard) or Spread (a pod for each shard). Defaults to
-    /// OneNode.
+    /// OneNode (one pod with a container for each server) or Spread (a pod for each server). Defaults
+    /// to OneNode.
     #[serde(default)]
     pub placement: ShardPlacement,
+    /// Number of replicas of each shard, from 0 to 4, for clients that read from replicas. A replica
+    /// never becomes a primary. Defaults to 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 4))]
+    pub replicas: i32,
 }
 
 /// An additional port of a custom server.
@@ -272,11 +278,13 @@ fn tcp() -> ServerProtocol {
     validation = Rule::new("self.replicas == 0 || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly']")
         .message("replicas are for engines Redis, Valkey, KeyDB and Dragonfly"),
     validation = Rule::new("self.replicas == 0 || !has(self.cluster)")
-        .message("set only one of replicas and cluster"),
+        .message("replicas is for a single server: set cluster.replicas for those of each shard"),
     validation = Rule::new("!has(self.tls) || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly', 'Custom']")
         .message("tls is for engines Redis, Valkey, KeyDB, Dragonfly and Custom"),
-    validation = Rule::new("!has(self.cluster) || self.port + self.cluster.shards <= 55536")
-        .message("port is too high for that many shards: their bus ports are 10000 above"),
+    validation = Rule::new("!has(self.cluster) || self.port + self.cluster.shards * (1 + self.cluster.replicas) <= 55536")
+        .message("port is too high for that many servers: their bus ports are 10000 above"),
+    validation = Rule::new("!has(self.cluster) || self.cluster.shards * (1 + self.cluster.replicas) <= 64")
+        .message("a cluster has at most 64 servers: fewer shards, or fewer replicas of each"),
     validation = Rule::new("!has(self.maxMemory) || !isQuantity(self.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(self.maxMemory)) >= 0")
         .message("resources.limits.memory is below maxMemory: the server would be killed before it is full; raise the limit above maxMemory, or lower maxMemory"),
     validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),

@@ -249,6 +249,9 @@ pub enum TopologyCommand {
     Cluster {
         /// Every shard, as IP address and port.
         members: Vec<SocketAddr>,
+        /// Their replicas: the first replicates the first shard and so on, again from the first.
+        #[serde(default)]
+        replicas: Vec<SocketAddr>,
     },
     /// A primary and its replicas.
     Replication {

@@ -1,6 +1,9 @@
 //! Which pods and servers a Datastore has, and how they are joined. Pure.
 
-use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
+use dragstrip_crds::{
+    DatastoreSpec,
+    datastore::{ClusterSpec, ShardPlacement},
+};
 use dragstrip_results::protocol::TopologyCommand;
 use std::net::SocketAddr;
 
@@ -9,14 +12,30 @@ use std::net::SocketAddr;
 pub enum Shape {
     /// One server in one pod.
     Single,
-    /// The shards of a cluster, all in one pod on ports one after the other.
-    ShardsInOnePod(u16),
-    /// The shards of a cluster, each in a pod of its own.
-    ShardsSpread(u16),
+    /// The shards of a cluster and then all their replicas, in one pod on ports one after the other.
+    ClusterInOnePod(Servers),
+    /// The same, each in a pod of its own.
+    ClusterSpread(Servers),
     /// A primary, in the pod with index 0, and its replicas.
     Replicated(u16),
     /// Members of a custom server, which find each other.
     Members(u16),
+}
+
+/// The servers of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Servers {
+    /// Those that serve slots.
+    pub shards: u16,
+    /// Those and their replicas.
+    pub all: u16,
+}
+
+impl Servers {
+    fn of(cluster: &ClusterSpec) -> Self {
+        let shards = count(cluster.shards);
+        Self { shards, all: shards.saturating_mul(count(cluster.replicas).saturating_add(1)) }
+    }
 }
 
 /// The schema admits numbers from 0 to 64.
@@ -29,9 +48,9 @@ impl Shape {
     pub fn of(spec: &DatastoreSpec) -> Self {
         match (&spec.cluster, &spec.custom) {
             (Some(cluster), _) if cluster.placement == ShardPlacement::OneNode => {
-                Self::ShardsInOnePod(count(cluster.shards))
+                Self::ClusterInOnePod(Servers::of(cluster))
             }
-            (Some(cluster), _) => Self::ShardsSpread(count(cluster.shards)),
+            (Some(cluster), _) => Self::ClusterSpread(Servers::of(cluster)),
             (None, Some(custom)) => Self::Members(count(custom.members)),
             (None, None) if spec.replicas > 0 => Self::Replicated(count(spec.replicas)),
             (None, None) => Self::Single,
@@ -41,8 +60,8 @@ impl Shape {
     /// How many pods there are.
     pub fn pods(self) -> u16 {
         match self {
-            Self::Single | Self::ShardsInOnePod(_) => 1,
-            Self::ShardsSpread(shards) => shards,
+            Self::Single | Self::ClusterInOnePod(_) => 1,
+            Self::ClusterSpread(servers) => servers.all,
             Self::Replicated(replicas) => replicas + 1,
             Self::Members(members) => members,
         }
@@ -51,7 +70,7 @@ impl Shape {
     /// How many servers each pod runs.
     pub fn servers_per_pod(self) -> u16 {
         match self {
-            Self::ShardsInOnePod(shards) => shards,
+            Self::ClusterInOnePod(servers) => servers.all,
             _ => 1,
         }
     }
@@ -68,11 +87,12 @@ impl Shape {
     }
 
     /// The command that joins the servers at these addresses, if they need one.
-    pub fn command(self, addresses: Vec<SocketAddr>) -> Option<TopologyCommand> {
+    pub fn command(self, mut addresses: Vec<SocketAddr>) -> Option<TopologyCommand> {
         match self {
             Self::Single | Self::Members(_) => None,
-            Self::ShardsInOnePod(_) | Self::ShardsSpread(_) => {
-                Some(TopologyCommand::Cluster { members: addresses })
+            Self::ClusterInOnePod(servers) | Self::ClusterSpread(servers) => {
+                let replicas = addresses.split_off(usize::from(servers.shards).min(addresses.len()));
+                Some(TopologyCommand::Cluster { members: addresses, replicas })
             }
             Self::Replicated(_) => {
                 let (primary, replicas) = addresses.split_first()?;

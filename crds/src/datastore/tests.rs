@@ -81,6 +81,14 @@ fn every_shard_has_room_for_its_bus_port() {
 }
 
 #[test]
+fn a_cluster_has_at_most_64_servers_with_its_replicas() {
+    let spec = |shards: i32| json!({"engine": "Redis", "threads": 1, "cluster": {"shards": shards, "replicas": 1}});
+    admitted(spec(32));
+    let refusal = refused(spec(33));
+    assert!(refusal.contains("at most 64 servers"), "{refusal}");
+}
+
+#[test]
 fn a_cluster_stays_what_it_is() {
     let with =
         |cluster: Value| datastore("racer", json!({"engine": "Redis", "threads": 1, "cluster": cluster}));
@@ -103,7 +111,7 @@ fn replicas_are_of_engines_that_have_them_and_not_of_clusters() {
     let refusal = refused(json!({"engine": "Garnet", "threads": 1, "replicas": 1}));
     assert!(refusal.contains("replicas are for engines"), "{refusal}");
     let both = json!({"engine": "Redis", "threads": 1, "replicas": 1, "cluster": {"shards": 3}});
-    assert!(refused(both).contains("only one of replicas and cluster"));
+    assert!(refused(both).contains("set cluster.replicas for those of each shard"));
 }
 
 #[test]

@@ -257,7 +257,7 @@ pub struct LoadgenSpec {
     pub library: Option<LibrarySpec>,
     /// Time batches one by one, such as `{items: 100000, batchSize: 10000, operation: Mset}`.
     pub batch: Option<BatchSpec>,
-    /// Send the load to the replicas of an external Redis Cluster. It may then only read (ratio 0:1,
+    /// Send the load to the replicas of a target in cluster mode. It may then only read (ratio 0:1,
     /// or the operations Get, Mget and Exists). Defaults to false.
     #[serde(default)]
     pub replica_reads: bool,

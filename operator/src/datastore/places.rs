@@ -59,11 +59,23 @@ mod tests {
     }
 
     #[test]
+    fn the_replicas_of_a_cluster_come_after_all_its_shards() {
+        let spec = spec(json!({"cluster": {"shards": 3, "replicas": 1}}));
+        assert_eq!((Shape::of(&spec).pods(), Shape::of(&spec).servers()), (1, 6));
+        let places = places(&spec, &[pod("racer-0", "10.0.0.7")]);
+        let addresses = places.iter().map(|place| place.address).collect();
+        let Some(TopologyCommand::Cluster { members, replicas }) = Shape::of(&spec).command(addresses) else {
+            panic!("no command for a cluster")
+        };
+        assert_eq!((members[2].port(), replicas[0].port(), replicas.len()), (7002, 7003, 3));
+    }
+
+    #[test]
     fn a_spread_cluster_is_a_pod_for_each_shard() {
         let spec = spec(json!({"cluster": {"shards": 3, "placement": "Spread"}}));
         assert_eq!((Shape::of(&spec).pods(), Shape::of(&spec).servers_per_pod()), (3, 1));
         let places = places(&spec, &[pod("racer-0", "10.0.0.1"), pod("racer-1", "10.0.0.2")]);
-        let Some(TopologyCommand::Cluster { members }) =
+        let Some(TopologyCommand::Cluster { members, .. }) =
             Shape::of(&spec).command(places.iter().map(|place| place.address).collect())
         else {
             panic!("no command for a cluster")

@@ -68,7 +68,7 @@ fn all_queried(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
     let shape = Shape::of(&datastore.spec);
     match shape {
         Shape::Single | Shape::Members(_) => fetched.observed.len() == usize::from(shape.pods()),
-        Shape::ShardsInOnePod(_) | Shape::ShardsSpread(_) | Shape::Replicated(_) => {
+        Shape::ClusterInOnePod(_) | Shape::ClusterSpread(_) | Shape::Replicated(_) => {
             fetched.topology.is_some()
         }
     }
@@ -155,7 +155,12 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
 
 fn role(shape: Shape, index: usize) -> &'static str {
     match shape {
-        Shape::ShardsInOnePod(_) | Shape::ShardsSpread(_) => "shard",
+        Shape::ClusterInOnePod(servers) | Shape::ClusterSpread(servers)
+            if index < usize::from(servers.shards) =>
+        {
+            "shard"
+        }
+        Shape::ClusterInOnePod(_) | Shape::ClusterSpread(_) => "replica",
         Shape::Replicated(_) if index > 0 => "replica",
         Shape::Replicated(_) | Shape::Single => "primary",
         Shape::Members(_) => "member",

@@ -67,7 +67,9 @@ impl Servers<'_> {
 
     async fn decide(&mut self, command: &TopologyCommand) -> Result<Verdict, Verdict> {
         Ok(match command {
-            TopologyCommand::Cluster { .. } => cluster::decide(&self.views(cluster_view).await?),
+            TopologyCommand::Cluster { members, .. } => {
+                cluster::decide(&self.views(cluster_view).await?, members.len())
+            }
             TopologyCommand::Replication { .. } => replication::decide(&self.views(replication_view).await?),
         })
     }
@@ -87,19 +89,19 @@ impl Servers<'_> {
     }
 
     /// Every server as it is now, if it answers before `deadline`.
-    async fn report(&mut self, clustered: bool, deadline: Instant) -> Vec<TopologyMember> {
+    async fn report(&mut self, shards: Option<usize>, deadline: Instant) -> Vec<TopologyMember> {
         let mut found = Vec::with_capacity(self.members.len());
         for index in 0..self.members.len() {
-            let role = match index {
-                _ if clustered => "shard",
-                0 => "primary",
+            let role = match shards {
+                Some(shards) if index < shards => "shard",
+                None if index == 0 => "primary",
                 _ => "replica",
             };
             let (mut slots, mut truth) = (None, None);
             if Instant::now() < deadline {
                 truth = self.query(index, async |server: &mut Server| server.truth().await).await.ok();
             }
-            if clustered && truth.is_some() {
+            if shards.is_some() && truth.is_some() {
                 slots = self.query(index, served).await.ok().flatten();
             }
             let address = self.members[index].0;
@@ -112,7 +114,8 @@ impl Servers<'_> {
 async fn cluster_view(server: &mut Server) -> Result<cluster::View, ServerError> {
     let nodes = server.cluster_nodes().await?;
     let state_ok = server.info(&["CLUSTER", "INFO"]).await?.text("cluster_state") == Some("ok");
-    Ok(cluster::View { nodes, state_ok, keys: server.key_count().await? })
+    let synchronised = replication_view(server).await?.synchronised;
+    Ok(cluster::View { nodes, state_ok, synchronised, keys: server.key_count().await? })
 }
 
 async fn replication_view(server: &mut Server) -> Result<replication::View, ServerError> {
@@ -129,9 +132,11 @@ async fn served(server: &mut Server) -> Result<Option<String>, ServerError> {
 /// Joins the servers of `command`, waits for them to learn of each other for a
 /// bounded time, and reports how they are.
 pub async fn join(command: &TopologyCommand, access: &Access) -> TopologyState {
-    let (addresses, clustered) = match command {
-        TopologyCommand::Cluster { members } => (members.clone(), true),
-        TopologyCommand::Replication { primary, replicas } => ([&[*primary][..], replicas].concat(), false),
+    let (addresses, shards) = match command {
+        TopologyCommand::Cluster { members, replicas } => {
+            ([&members[..], replicas].concat(), Some(members.len()))
+        }
+        TopologyCommand::Replication { primary, replicas } => ([&[*primary][..], replicas].concat(), None),
     };
     let members = addresses.into_iter().map(|address| (address, None)).collect();
     let mut servers = Servers { access, members };
@@ -159,6 +164,6 @@ pub async fn join(command: &TopologyCommand, access: &Access) -> TopologyState {
         }
         sleep(PAUSE).await;
     };
-    let members = servers.report(clustered, deadline + LAST_QUERIES).await;
+    let members = servers.report(shards, deadline + LAST_QUERIES).await;
     TopologyState { complete, message, changes, members }
 }

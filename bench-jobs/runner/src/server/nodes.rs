@@ -14,6 +14,8 @@ pub struct ClusterNode {
     /// Whether it is the server that was queried.
     pub myself: bool,
     pub replica: bool,
+    /// The id of the server that it replicates.
+    pub primary: Option<String>,
     /// Whether it is, or may be, gone, or its address is lost.
     pub failing: bool,
     /// Whether it was met and has not answered yet; its id is then made up.
@@ -34,7 +36,7 @@ fn address(field: &str) -> Option<SocketAddr> {
 fn node(line: &str) -> Option<ClusterNode> {
     let mut fields = line.split_whitespace();
     let mut next = || fields.next();
-    let (id, address_field, flags, _primary) = (next()?, next()?, next()?, next()?);
+    let (id, address_field, flags, primary) = (next()?, next()?, next()?, next()?);
     let (_ping, _pong, epoch, link) = (next()?, next()?, next()?, next()?);
     let flag = |name: &str| flags.split(',').any(|flag| flag == name);
     Some(ClusterNode {
@@ -42,6 +44,7 @@ fn node(line: &str) -> Option<ClusterNode> {
         address: address(address_field),
         myself: flag("myself"),
         replica: flag("slave"),
+        primary: (primary != "-").then(|| primary.to_owned()),
         failing: flag("fail") || flag("fail?") || flag("noaddr"),
         handshake: flag("handshake"),
         connected: link == "connected",

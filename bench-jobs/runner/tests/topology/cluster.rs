@@ -4,8 +4,18 @@ use crate::support::{Observer, Shard, address, ports, wait_for};
 use dragstrip_results::{observed::Observation, protocol::TopologyCommand};
 use std::time::Duration;
 
-const CLUSTER: [&str; 6] =
-    ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-allow-replica-migration", "no"];
+const CLUSTER: [&str; 10] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "5000",
+    "--cluster-allow-replica-migration",
+    "no",
+    "--cluster-replica-no-failover",
+    "yes",
+    "--repl-diskless-sync-delay",
+    "0",
+];
 
 struct Cluster {
     shards: Vec<Shard>,
@@ -15,10 +25,17 @@ struct Cluster {
 
 impl Cluster {
     async fn start(count: u16) -> Self {
-        let ports = ports(count);
+        Self::start_with(count, 0).await
+    }
+
+    /// A cluster of `count` shards, and as many servers behind them as `replicas`.
+    async fn start_with(count: u16, replicas: u16) -> Self {
+        let ports = ports(count + replicas);
         let shards: Vec<Shard> = ports.iter().map(|port| Shard::start(*port, &CLUSTER)).collect();
         let observer = Observer::start(ports[0], shards.len(), "", None);
-        let command = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
+        let mut members: Vec<_> = ports.iter().map(|port| address(*port)).collect();
+        let replicas = members.split_off(usize::from(count));
+        let command = TopologyCommand::Cluster { members, replicas };
         let cluster = Self { shards, command, observer };
         cluster.until_ready().await;
         cluster
@@ -167,7 +184,31 @@ async fn a_server_out_of_cluster_mode_is_reported() {
     let _server = Shard::start(port, &[]);
     let observer = Observer::start(port, 1, "", None);
     wait_for("the server", async || (observer.get("/ready").await.0 == 200).then_some(())).await;
-    let command = TopologyCommand::Cluster { members: vec![address(port)] };
+    let command = TopologyCommand::Cluster { members: vec![address(port)], replicas: Vec::new() };
     let state = observer.join(&command).await.unwrap();
     assert!(!state.complete && state.message.contains("cluster support disabled"), "{}", state.message);
+}
+
+#[tokio::test]
+async fn shards_with_a_replica_each_are_formed_and_repaired() {
+    let mut cluster = Cluster::start_with(3, 3).await;
+    let (state, changes) = cluster.observer.joined(&cluster.command).await;
+    cluster.check();
+    let replicating = changes.iter().filter(|change| change.contains("CLUSTER REPLICATE")).count();
+    assert_eq!(replicating, 3, "{changes:?}");
+    let roles: Vec<_> = state.members.iter().map(|member| member.role.as_str()).collect();
+    assert_eq!(roles, ["shard", "shard", "shard", "replica", "replica", "replica"]);
+    assert!(state.members[3].slots.is_none(), "a replica serves no slots: {:?}", state.members[3]);
+    // A shard, and the replica of another one.
+    for restarted in [1, 3] {
+        cluster.shards[restarted].restart_empty();
+        cluster.until_ready().await;
+        let changes = cluster.joined().await;
+        assert!(!changes.is_empty(), "server {restarted} came back empty, and nothing was done");
+        for replica in &cluster.shards[3..] {
+            let info = replica.ask(&["INFO", "replication"]);
+            assert!(info.contains("role:slave") && info.contains("master_link_status:up"), "{info}");
+        }
+    }
+    assert!(cluster.joined().await.is_empty(), "what is joined is left alone");
 }

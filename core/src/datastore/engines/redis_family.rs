@@ -46,12 +46,38 @@ pub(super) fn redis_family(
     if spec.cluster.is_some() {
         command.extend(cluster_mode(spec));
     }
-    if spec.replicas > 0 {
+    let replicated_shards = spec.cluster.as_ref().is_some_and(|cluster| cluster.replicas > 0);
+    if spec.replicas > 0 || replicated_shards {
         let tls = if spec.tls.is_some() { "--tls-replication yes" } else { "" };
         command.extend(words(&format!("--repl-diskless-sync yes --repl-diskless-sync-delay 0 {tls}")));
     }
     if spec.auth_secret_ref.is_some() {
         command.extend(words(&format!("--requirepass {}", password_argument())));
     }
+    if replicated_shards {
+        // A shard that stops is repaired; a replica in its place would leave the load without one.
+        command.extend(words("--cluster-replica-no-failover yes"));
+        let password = spec.auth_secret_ref.as_ref().map(|_| format!("--masterauth {}", password_argument()));
+        command.extend(password.iter().flat_map(|password| words(password)));
+    }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn replicas_of_shards_never_take_over_and_know_the_password() {
+        let command = |replicas: i32| {
+            let cluster = json!({"shards": 3, "replicas": replicas});
+            let spec = json!({"engine": "Redis", "threads": 1, "cluster": cluster, "authSecretRef": {"name": "s"}});
+            redis_family("redis-server", "", &serde_json::from_value(spec).unwrap(), 1).join(" ")
+        };
+        let (without, with) = (command(0), command(1));
+        for option in ["--cluster-replica-no-failover yes", "--masterauth $(", "--repl-diskless-sync-delay 0"] {
+            assert!(with.contains(option) && !without.contains(option), "{option}: {with}");
+        }
+    }
 }

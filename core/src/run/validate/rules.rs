@@ -49,10 +49,10 @@ pub fn unsuitable(spec: &BenchmarkRunSpec, datastore: &DatastoreSpec) -> Option<
     let reads_replicas =
         |phase: &&PhaseSpec| matches!(&phase.tool, ToolSpec::Loadgen(spec) if spec.replica_reads);
     target_problem(spec, protocol(datastore), datastore.cluster.is_some()).or_else(|| {
-        datastore.cluster.as_ref()?;
+        datastore.cluster.as_ref().filter(|cluster| cluster.replicas == 0)?;
         let phase = spec.phases.iter().find(reads_replicas)?;
         Some(format!(
-            "phases[{}].loadgen.replicaReads needs replicas, and the shards of a Datastore have none: leave it out, or name a cluster that has some as target.external",
+            "phases[{}].loadgen.replicaReads needs replicas, and the shards of this Datastore have none: leave it out, or set cluster.replicas of the Datastore",
             phase.name
         ))
     })
@@ -274,7 +274,7 @@ mod tests {
                 "which refuse the SETs of loadgen.ratio 1:10: read only",
             ),
             (replica_reads("0:1"), 1, external(false), "loadgen.replicaReads needs a target in cluster mode"),
-            (replica_reads("0:1"), 1, shards(), "the shards of a Datastore have none: leave it out"),
+            (replica_reads("0:1"), 1, shards(), "the shards of this Datastore have none: leave it out"),
         ];
         for (phase, pods, target, expected) in table {
             let refusal = refusal(phase.clone(), pods, target);

@@ -157,7 +157,7 @@ fn server_mounts(spec: &DatastoreSpec) -> Vec<VolumeMount> {
 
 /// The server with this index in the pod; `spec` has its port.
 fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) -> Container {
-    let shard = matches!(Shape::of(spec), Shape::ShardsInOnePod(_));
+    let shard = matches!(Shape::of(spec), Shape::ClusterInOnePod(_));
     let rules = engines::rules(spec.engine);
     let (command, arguments) = server::command(spec);
     let (startup_probe, readiness_probe) = probes(spec);

@@ -1,4 +1,4 @@
-//! What a cluster of primaries lacks: from how every server sees it to the
+//! What a cluster of primaries and their replicas lacks: from how every server sees it to the
 //! commands that repair it. Pure, and the same whether the cluster is new, was
 //! left half made, or lost a server: only what the servers report now counts.
 
@@ -15,6 +15,8 @@ pub struct View {
     pub nodes: Vec<ClusterNode>,
     /// Whether it reports `cluster_state:ok`.
     pub state_ok: bool,
+    /// Whether it has a copy of everything that its primary has.
+    pub synchronised: bool,
     pub keys: u64,
 }
 
@@ -29,12 +31,15 @@ impl View {
     }
 }
 
+/// A server of the cluster, and what it is to do: serve slots, or replicate a shard.
 struct Shard<'a> {
     index: usize,
     address: SocketAddr,
     view: &'a View,
     myself: &'a ClusterNode,
     due: Slots,
+    /// The index of the shard that it is to replicate.
+    replicates: Option<usize>,
 }
 
 impl Shard<'_> {
@@ -45,19 +50,23 @@ impl Shard<'_> {
     }
 }
 
-/// What to do about the servers, which are to share the slots evenly in this sequence.
-pub fn decide(servers: &[(SocketAddr, View)]) -> Verdict {
+/// What to do about the servers: the first `count` are to share the slots evenly in this sequence,
+/// the others to replicate those in turn.
+pub fn decide(servers: &[(SocketAddr, View)], count: usize) -> Verdict {
     let mut shards = Vec::with_capacity(servers.len());
-    for (index, ((address, view), due)) in servers.iter().zip(even(servers.len())).enumerate() {
+    let mut parts = even(count).into_iter();
+    for (index, (address, view)) in servers.iter().enumerate() {
         let Some(myself) = view.nodes.iter().find(|node| node.myself) else {
             return Verdict::Stuck(format!("{address} does not list itself in CLUSTER NODES"));
         };
-        if myself.replica {
+        let replicates = index.checked_sub(count).map(|replica| replica % count.max(1));
+        if myself.replica && replicates.is_none() {
             let message =
                 format!("{address} replicates another server instead of serving slots: delete its pod");
             return Verdict::Stuck(message);
         }
-        shards.push(Shard { index, address: *address, view, myself, due });
+        let due = parts.next().unwrap_or_default();
+        shards.push(Shard { index, address: *address, view, myself, due, replicates });
     }
     if let Some(verdict) = misplaced(&shards) {
         return verdict;
@@ -69,6 +78,7 @@ pub fn decide(servers: &[(SocketAddr, View)]) -> Verdict {
     steps.extend(epochs(&shards));
     steps.extend(free_slots(&shards));
     steps.extend(meetings(&shards));
+    steps.extend(replications(&shards));
     if !steps.is_empty() {
         return Verdict::Do(steps);
     }
@@ -98,8 +108,10 @@ fn strangers(shards: &[Shard<'_>]) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     for shard in shards {
         for node in &shard.view.nodes {
-            // A server that was just met has an id of no meaning, and vanishes by itself.
-            if node.handshake || ids.contains(node.id.as_str()) {
+            // A server that was just met has an id of no meaning, and vanishes by itself. A replica
+            // forgets its primary only when it follows another.
+            let followed = shard.myself.primary.as_ref() == Some(&node.id);
+            if node.handshake || followed || ids.contains(node.id.as_str()) {
                 continue;
             }
             let replaced = shards.iter().any(|shard| node.address == Some(shard.address));
@@ -156,6 +168,17 @@ fn meetings(shards: &[Shard<'_>]) -> Vec<Step> {
     steps
 }
 
+/// Replicas that know the shard that they are to replicate, and do not.
+fn replications(shards: &[Shard<'_>]) -> Vec<Step> {
+    let step = |replica: &Shard<'_>| {
+        let primary = &shards[replica.replicates?].myself.id;
+        let known = replica.view.find(primary).is_some_and(|node| !node.handshake);
+        (known && replica.myself.primary.as_ref() != Some(primary))
+            .then(|| replica.step(&["REPLICATE", primary]))
+    };
+    shards.iter().filter_map(step).collect()
+}
+
 /// What time alone will bring; `None` when nothing is missing.
 fn missing(shards: &[Shard<'_>]) -> Option<String> {
     for shard in shards {
@@ -167,6 +190,14 @@ fn missing(shards: &[Shard<'_>]) -> Option<String> {
         if let Some(other) = shards.iter().find(|other| served(other) != Some(&other.due)) {
             let due = slots::text(&other.due);
             return Some(format!("{address} does not know yet that {} serves {due}", other.address));
+        }
+        let followed = |other: &Shard<'_>| shard.view.find(&other.myself.id)?.primary.as_ref();
+        let right = |other: &Shard<'_>| other.replicates.map(|index| &shards[index].myself.id);
+        if let Some(other) = shards.iter().find(|other| followed(other) != right(other)) {
+            return Some(format!("{address} does not know yet what {} replicates", other.address));
+        }
+        if shard.replicates.is_some() && !shard.view.synchronised {
+            return Some(format!("{address} is not synchronised with its shard yet"));
         }
         if !shard.view.state_ok {
             return Some(format!("{address} does not report cluster_state:ok yet"));

@@ -17,6 +17,7 @@ fn node(id: &str, index: usize, epoch: u64, served: &str) -> ClusterNode {
         address: Some(at(index)),
         myself: false,
         replica: false,
+        primary: None,
         failing: false,
         handshake: false,
         connected: true,
@@ -32,16 +33,19 @@ fn formed(own: usize) -> View {
     let nodes = (0..3)
         .map(|i| ClusterNode { myself: i == own, ..node(&format!("id{i}"), i, i as u64 + 1, DUE[i]) })
         .collect();
-    View { nodes, state_ok: true, keys: 0 }
+    View { nodes, state_ok: true, synchronised: false, keys: 0 }
 }
 
 /// A server that was just started, with the id `id`.
 fn fresh(id: &str, index: usize) -> View {
-    View { nodes: vec![ClusterNode { myself: true, ..node(id, index, 0, "") }], state_ok: false, keys: 0 }
+    let nodes = vec![ClusterNode { myself: true, ..node(id, index, 0, "") }];
+    View { nodes, state_ok: false, synchronised: false, keys: 0 }
 }
 
-fn shards(views: Vec<View>) -> Vec<(SocketAddr, View)> {
-    views.into_iter().enumerate().map(|(i, view)| (at(i), view)).collect()
+/// What is decided about three shards, and servers behind them that are to be their replicas.
+fn decided(views: Vec<View>) -> Verdict {
+    let servers: Vec<_> = views.into_iter().enumerate().map(|(i, view)| (at(i), view)).collect();
+    decide(&servers, 3)
 }
 
 /// What is done, as text: `SHARD: COMMAND`.
@@ -54,14 +58,14 @@ fn done(verdict: Verdict) -> Vec<String> {
 
 #[test]
 fn a_complete_cluster_is_left_alone() {
-    assert_eq!(decide(&shards((0..3).map(formed).collect())), Verdict::Complete);
+    assert_eq!(decided((0..3).map(formed).collect()), Verdict::Complete);
 }
 
 #[test]
 fn new_servers_get_epochs_and_slots_and_meet_the_first() {
     let new = (0..3).map(|i| fresh(&format!("id{i}"), i)).collect();
     assert_eq!(
-        done(decide(&shards(new))),
+        done(decided(new)),
         [
             "0: CLUSTER SET-CONFIG-EPOCH 1",
             "1: CLUSTER SET-CONFIG-EPOCH 2",
@@ -84,7 +88,7 @@ fn a_cluster_left_half_made_is_continued() {
     views[0].nodes.push(ClusterNode { handshake: true, ..node("made-up", 1, 0, "") });
     views[1].nodes[0].epoch = 2;
     assert_eq!(
-        done(decide(&shards(views))),
+        done(decided(views)),
         [
             "2: CLUSTER SET-CONFIG-EPOCH 3",
             "1: CLUSTER ADDSLOTSRANGE 5461 10922",
@@ -105,7 +109,7 @@ fn a_shard_that_restarted_empty_replaces_its_former_self() {
     }
     views[2] = fresh("new", 2);
     assert_eq!(
-        done(decide(&shards(views))),
+        done(decided(views)),
         [
             "0: CLUSTER FORGET id2",
             "1: CLUSTER FORGET id2",
@@ -120,14 +124,14 @@ fn a_shard_that_restarted_empty_replaces_its_former_self() {
 fn the_former_self_is_recognised_by_its_address_before_anyone_notices() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[2] = fresh("new", 2);
-    assert!(done(decide(&shards(views))).contains(&"1: CLUSTER FORGET id2".to_owned()));
+    assert!(done(decided(views)).contains(&"1: CLUSTER FORGET id2".to_owned()));
 }
 
 #[test]
 fn the_first_shard_restarted_empty_meets_all_others() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[0] = fresh("new", 0);
-    let done = done(decide(&shards(views)));
+    let done = done(decided(views));
     assert_eq!(
         done,
         [
@@ -148,7 +152,7 @@ fn a_shard_with_a_new_address_and_its_old_id_is_met_there() {
         view.nodes[2] = ClusterNode { connected: false, ..node("id2", 9, 3, DUE[2]) };
     }
     assert_eq!(
-        done(decide(&shards(views))),
+        done(decided(views)),
         ["0: CLUSTER MEET 10.0.0.2 7000", "1: CLUSTER MEET 10.0.0.2 7000"]
     );
 }
@@ -158,7 +162,7 @@ fn an_empty_cluster_of_another_layout_begins_anew() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[0].nodes[0].slots = slots("0-8191");
     assert_eq!(
-        done(decide(&shards(views))),
+        done(decided(views)),
         ["0: CLUSTER RESET HARD", "1: CLUSTER RESET HARD", "2: CLUSTER RESET HARD"]
     );
 }
@@ -168,7 +172,7 @@ fn slots_that_hold_data_are_never_moved() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[0].nodes[0].slots = slots("0-8191");
     views[1].keys = 7;
-    let Verdict::Stuck(message) = decide(&shards(views)) else { panic!("data would be moved") };
+    let Verdict::Stuck(message) = decided(views) else { panic!("data would be moved") };
     assert!(message.contains("10.0.0.0:7000 serves slots 5461-8191"), "{message}");
     assert!(message.contains("7 keys") && message.contains("delete the Datastore"), "{message}");
 }
@@ -178,14 +182,14 @@ fn a_living_stranger_is_waited_for() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[1].nodes.push(node("other", 8, 9, ""));
     let expected = "10.0.0.8:7000 is in the cluster but is not a shard of this Datastore".to_owned();
-    assert_eq!(decide(&shards(views)), Verdict::Wait(expected));
+    assert_eq!(decided(views), Verdict::Wait(expected));
 }
 
 #[test]
 fn a_replica_among_the_shards_is_reported() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[2].nodes[2].replica = true;
-    let Verdict::Stuck(message) = decide(&shards(views)) else { panic!("a replica passed for a shard") };
+    let Verdict::Stuck(message) = decided(views) else { panic!("a replica passed for a shard") };
     assert!(message.contains("10.0.0.2:7000 replicates another server"), "{message}");
 }
 
@@ -202,6 +206,66 @@ fn gossip_is_waited_for() {
         (unclaimed, "10.0.0.0:7000 does not know yet that 10.0.0.2:7000 serves 10923-16383"),
         (failing, "10.0.0.1:7000 does not report cluster_state:ok yet"),
     ] {
-        assert_eq!(decide(&shards(views)), Verdict::Wait(expected.to_owned()));
+        assert_eq!(decided(views), Verdict::Wait(expected.to_owned()));
+    }
+}
+
+/// How the server `own` of six sees a complete cluster: three shards with a replica each.
+fn replicated(own: usize) -> View {
+    let mut view = formed(own);
+    view.nodes.extend((3..6).map(|i| ClusterNode {
+        replica: true,
+        primary: Some(format!("id{}", i - 3)),
+        myself: i == own,
+        ..node(&format!("id{i}"), i, i as u64 - 2, "")
+    }));
+    View { synchronised: own >= 3, ..view }
+}
+
+#[test]
+fn shards_with_their_replicas_are_left_alone() {
+    assert_eq!(decided((0..6).map(replicated).collect()), Verdict::Complete);
+}
+
+#[test]
+fn new_replicas_get_no_slots_and_follow_their_shard_as_soon_as_they_know_it() {
+    let new = (0..6).map(|i| fresh(&format!("id{i}"), i)).collect();
+    let first = done(decided(new));
+    assert_eq!(first.iter().filter(|step| step.contains("ADDSLOTSRANGE")).count(), 3, "{first:?}");
+    assert!(first.contains(&"0: CLUSTER MEET 10.0.0.5 7000".to_owned()), "{first:?}");
+    let mut met: Vec<View> = (0..6).map(replicated).collect();
+    for node in met.iter_mut().flat_map(|view| &mut view.nodes[3..]) {
+        (node.replica, node.primary) = (false, None);
+    }
+    let expected = ["3: CLUSTER REPLICATE id0", "4: CLUSTER REPLICATE id1", "5: CLUSTER REPLICATE id2"];
+    assert_eq!(done(decided(met)), expected);
+}
+
+#[test]
+fn a_replica_follows_the_shard_that_restarted_before_it_forgets_the_former_one() {
+    let mut views: Vec<View> = (0..6).map(replicated).collect();
+    views[1] = replicated(1);
+    for view in &mut views {
+        view.nodes[1].id = "new".to_owned();
+    }
+    views[4].nodes.push(ClusterNode { failing: true, connected: false, ..node("id1", 9, 2, "") });
+    assert_eq!(done(decided(views.clone())), ["4: CLUSTER REPLICATE new"]);
+    for node in views.iter_mut().flat_map(|view| &mut view.nodes).filter(|node| node.id == "id4") {
+        node.primary = Some("new".to_owned());
+    }
+    assert_eq!(done(decided(views)), ["4: CLUSTER FORGET id1"]);
+}
+
+#[test]
+fn the_copies_of_replicas_and_what_others_know_of_them_are_waited_for() {
+    let mut behind: Vec<View> = (0..6).map(replicated).collect();
+    behind[4].synchronised = false;
+    let mut unknown: Vec<View> = (0..6).map(replicated).collect();
+    unknown[0].nodes[5].primary = Some("id0".to_owned());
+    for (views, expected) in [
+        (behind, "10.0.0.4:7000 is not synchronised with its shard yet"),
+        (unknown, "10.0.0.0:7000 does not know yet what 10.0.0.5:7000 replicates"),
+    ] {
+        assert_eq!(decided(views), Verdict::Wait(expected.to_owned()));
     }
 }
