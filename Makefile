@@ -16,7 +16,11 @@ NPM_PLATFORM ?=
 DIST := $(DRAGSTRIP_CACHE)/dist
 OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
-BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)
+# BULLMQ=article takes the BullMQ of the article on Dragonfly (4.12) instead of the current one.
+BULLMQ ?=
+BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)$(BULLMQ:%=-%)
+BULLMQ_LOCK := bench-jobs/bullmq$(BULLMQ:%=/%)
+BULLMQ_DIST := $(DIST)/bullmq$(BULLMQ:%=-%)
 PREFIX ?= $(HOME)/.local
 # Images are pushed here with CLUSTER=current, or by a release.
 export REGISTRY
@@ -60,16 +64,17 @@ small-operator:
 .PHONY: build-bullmq
 build-bullmq: bullmq-modules ## Build the BullMQ job into the cache, with the modules it needs
 	cd bench-jobs/bullmq && npm run --silent build
-	mkdir -p $(DIST)/bullmq/dist
-	cmp -s bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/package-lock.json || { \
-	  install -C -m 0644 bench-jobs/bullmq/{package.json,.npmrc} $(DIST)/bullmq/ && \
-	  install -m 0644 bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/ && \
-	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts $(NPM_PLATFORM) || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
-	rm -rf $(DIST)/bullmq/dist/src && cp -R bench-jobs/bullmq/dist/src $(DIST)/bullmq/dist/
-	chmod 0755 $(DIST)/bullmq/dist/src/main.js
-	mkdir -p $(DIST)/bullmq/bin && ln -sfn /opt/dragstrip-bullmq/dist/src/main.js $(DIST)/bullmq/bin/dragstrip-bullmq
-	rm -rf $(DIST)/bullmq/licenses && install -D -m 0644 LICENSE $(DIST)/bullmq/licenses/dragstrip/LICENSE
-	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
+	mkdir -p $(BULLMQ_DIST)/dist
+	cmp -s $(BULLMQ_LOCK)/package-lock.json $(BULLMQ_DIST)/package-lock.json || { \
+	  install -m 0644 bench-jobs/bullmq/.npmrc $(BULLMQ_LOCK)/{package.json,package-lock.json} $(BULLMQ_DIST)/ && \
+	  cd $(BULLMQ_DIST) && npm ci --loglevel=error --omit=dev --ignore-scripts $(NPM_PLATFORM) || { rm -f $(BULLMQ_DIST)/package-lock.json; exit 1; }; }
+	@# The job reads its own version there, whichever modules it has.
+	install -C -m 0644 bench-jobs/bullmq/package.json $(BULLMQ_DIST)/
+	rm -rf $(BULLMQ_DIST)/dist/src && cp -R bench-jobs/bullmq/dist/src $(BULLMQ_DIST)/dist/
+	chmod 0755 $(BULLMQ_DIST)/dist/src/main.js
+	mkdir -p $(BULLMQ_DIST)/bin && ln -sfn /opt/dragstrip-bullmq/dist/src/main.js $(BULLMQ_DIST)/bin/dragstrip-bullmq
+	rm -rf $(BULLMQ_DIST)/licenses && install -D -m 0644 LICENSE $(BULLMQ_DIST)/licenses/dragstrip/LICENSE
+	cd $(BULLMQ_DIST)/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
 .PHONY: bullmq-modules dashboard-modules
 bullmq-modules: bench-jobs/bullmq/node_modules/.package-lock.json
@@ -89,8 +94,8 @@ images: build ## Build the product's images and load them into the cluster's nod
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
 
 .PHONY: image-bullmq
-image-bullmq: build-bullmq ## The same for the image of the BullMQ job, which needs Node.js
-	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
+image-bullmq: build-bullmq ## The same for the image of the BullMQ job, which needs Node.js (BULLMQ=article: with BullMQ 4.12)
+	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(BULLMQ_DIST)
 
 HELM_DOCS := $(DRAGSTRIP_CACHE)/tools/bin/helm-docs-1.14.2
 $(HELM_DOCS):
