@@ -10,7 +10,7 @@ mod verdict;
 pub use comparability::{ComparabilityStatus, Fact};
 pub use measured::{
     ConfirmationStatus, CostStatus, Headline, OperationStatus, PhaseStatus, RepetitionStatus, RetryStatus,
-    ServerMemoryStatus, ToolStatus,
+    ServerMemoryStatus, TOOL_RATE, ToolStatus,
 };
 pub use memory::{MemoryMoment, MemoryReading, MemorySpec, SUM};
 pub use search::{
@@ -237,8 +237,9 @@ pub struct PhaseSpec {
         .message("a phase's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]
     pub name: String,
     /// The metric that stands for this phase in kubectl's column, `status.headline` and reports: a
-    /// metric of the tool's own by its name in `status.phases[].metrics`, such as add_jobs, or a name
-    /// that thresholds use, such as P99Milliseconds. Defaults to the throughput.
+    /// metric of the tool's own by its name in `status.phases[].metrics`, such as add_jobs, a name that
+    /// thresholds use, such as P99Milliseconds, or toolOperationsPerSecond for the tool's own rate.
+    /// Defaults to the throughput.
     #[schemars(length(min = 1, max = 128))]
     pub headline: Option<String>,
     /// Empty the datastore (FLUSHALL) before this phase. Defaults to false.

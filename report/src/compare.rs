@@ -76,8 +76,7 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
 /// Whether a figure is one more that could differ by chance: what never varies, such as 0 errors,
 /// differs only in truth.
 fn counts(row: &Row, comparison: &Comparison) -> bool {
-    !figures::repeats(&row.metric)
-        && comparison.difference.low < comparison.difference.high
+    !figures::repeats(&row.metric) && comparison.difference.low < comparison.difference.high
 }
 
 type Outcome = (Option<Comparison>, Option<String>);

@@ -2,6 +2,7 @@
 
 use dragstrip_crds::{
     measured::{Estimate, Spread},
+    run::TOOL_RATE,
     thresholds::MetricName,
     units::number,
 };
@@ -28,8 +29,6 @@ pub fn default_margin(metric: &str) -> f64 {
     if metric.ends_with("Milliseconds") { DEFAULT_LATENCY } else { DEFAULT_THROUGHPUT }
 }
 
-/// The rate of operations by the tool's own account.
-pub const TOOL_RATE: &str = "toolOperationsPerSecond";
 /// How the figures of one of several servers begin.
 pub const MEMBER: &str = "member ";
 

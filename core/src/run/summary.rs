@@ -11,8 +11,8 @@ use super::{
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
     run::{
-        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, ToolStatus,
-        VerdictReason,
+        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, TOOL_RATE,
+        ToolStatus, VerdictReason,
     },
     thresholds::MetricName,
     units::Warmup,
@@ -191,8 +191,11 @@ pub fn headline_figure<'a>(declared: &'a PhaseSpec, phase: &'a PhaseStatus) -> O
     if let Some(own) = phase.metrics.iter().find(|metric| metric.name == name) {
         return Some((own.value, own.unit.as_deref().unwrap_or(name)));
     }
-    let metric = MetricName::named(name)?;
     let operation = thresholds::operation(phase, None);
+    if name == TOOL_RATE {
+        return Some((operation?.tool_operations_per_second?, MetricName::OperationsPerSecond.unit()));
+    }
+    let metric = MetricName::named(name)?;
     Some((thresholds::figure(metric, phase, operation)?, metric.unit()))
 }
 
@@ -386,6 +389,12 @@ mod tests {
         assert_eq!(phases[0].metrics[0].value.to_string(), "3");
         let headline = |name: &str| PhaseSpec { headline: Some(name.into()), ..run.spec.phases[0].clone() };
         assert_eq!(without_headline(&headline("B/op"), &phases[0]), None);
+        let own = headline_figure(&headline(TOOL_RATE), &phases[0]);
+        assert_eq!(
+            own,
+            phases[0].operations.last().unwrap().tool_operations_per_second.map(|rate| (rate, "ops/s"))
+        );
+        assert!(own.is_some(), "the tool's own rate may stand for the phase");
         let note = without_headline(&headline("add_jobs"), &phases[0]).unwrap();
         assert!(note.contains("add_jobs, which was not measured; the tool's metrics are: B/op"), "{note}");
     }

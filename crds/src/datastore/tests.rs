@@ -82,7 +82,8 @@ fn every_shard_has_room_for_its_bus_port() {
 
 #[test]
 fn a_cluster_has_at_most_64_servers_with_its_replicas() {
-    let spec = |shards: i32| json!({"engine": "Redis", "threads": 1, "cluster": {"shards": shards, "replicas": 1}});
+    let spec =
+        |shards: i32| json!({"engine": "Redis", "threads": 1, "cluster": {"shards": shards, "replicas": 1}});
     admitted(spec(32));
     let refusal = refused(spec(33));
     assert!(refusal.contains("at most 64 servers"), "{refusal}");

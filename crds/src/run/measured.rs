@@ -70,6 +70,10 @@ pub struct ToolStatus {
     pub command: Vec<String>,
 }
 
+/// Name of the rate of operations by the tool's own account, for headlines, reports and published
+/// tables.
+pub const TOOL_RATE: &str = "toolOperationsPerSecond";
+
 /// One operation of one phase over all repetitions.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,13 +1,11 @@
 //! The measurements of one run: the complete run, or each of its repetitions. Pure.
 
-use crate::{
-    figures::{MEMBER, TOOL_RATE},
-    input::Entry,
-};
+use crate::{figures::MEMBER, input::Entry};
 use dragstrip_crds::{
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, Spread},
     run::{
-        MemoryMoment, MemoryReading, OperationStatus, PhaseStatus, RepetitionStatus, RunPhase, SUM, Verdict,
+        MemoryMoment, MemoryReading, OperationStatus, PhaseStatus, RepetitionStatus, RunPhase, SUM,
+        TOOL_RATE, Verdict,
     },
     thresholds::MetricName,
 };
@@ -109,7 +107,12 @@ macro_rules! operation_figures {
         let rate = figure(MetricName::OperationsPerSecond, $rate);
         let figures = [
             rate.map(|rate| Figure { within: $within, ..rate }),
-            other(TOOL_RATE, "ops/s", Some(true), row.tool_operations_per_second.filter(|_| $tool == MEMTIER)),
+            other(
+                TOOL_RATE,
+                "ops/s",
+                Some(true),
+                row.tool_operations_per_second.filter(|_| $tool == MEMTIER),
+            ),
             figure(MetricName::BytesPerSecond, bytes),
             figure(MetricName::HitRatio, hit_ratio(row.hits, row.misses)),
             figure(MetricName::Errors, Some($errors)),
@@ -147,8 +150,7 @@ fn of_memory(readings: &[MemoryReading]) -> Figures {
 
 /// The memory of each of several servers, in the order in which the target lists them.
 fn of_members(readings: &[MemoryReading], moment: MemoryMoment) -> Figures {
-    let members: Vec<_> =
-        readings.iter().filter(|one| one.member != SUM && one.moment == moment).collect();
+    let members: Vec<_> = readings.iter().filter(|one| one.member != SUM && one.moment == moment).collect();
     let figures = (1..).zip(&members).flat_map(|(number, one)| {
         let named = |what: &str, bytes| mebibytes(&format!("{MEMBER}{number} {what}"), bytes);
         [named("RSS", one.rss_bytes), named("peak", one.peak_bytes)]
@@ -223,8 +225,14 @@ impl<'a> Collector<'a> {
     fn add_phase(&mut self, phase: &PhaseStatus, repetition: u32) {
         for row in &phase.operations {
             let rate = row.operations_per_second;
-            let figures =
-                operation_figures!(row, phase.tool.name, Some(rate.mean), row.bytes_per_second, Some(rate), errors(row));
+            let figures = operation_figures!(
+                row,
+                phase.tool.name,
+                Some(rate.mean),
+                row.bytes_per_second,
+                Some(rate),
+                errors(row)
+            );
             self.add(&phase.name, &row.operation, repetition, phase.verdict, figures);
         }
         self.add(&phase.name, TOTAL, repetition, phase.verdict, of_phase(phase));

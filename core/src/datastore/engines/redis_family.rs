@@ -72,11 +72,13 @@ mod tests {
     fn replicas_of_shards_never_take_over_and_know_the_password() {
         let command = |replicas: i32| {
             let cluster = json!({"shards": 3, "replicas": replicas});
-            let spec = json!({"engine": "Redis", "threads": 1, "cluster": cluster, "authSecretRef": {"name": "s"}});
+            let spec =
+                json!({"engine": "Redis", "threads": 1, "cluster": cluster, "authSecretRef": {"name": "s"}});
             redis_family("redis-server", "", &serde_json::from_value(spec).unwrap(), 1).join(" ")
         };
         let (without, with) = (command(0), command(1));
-        for option in ["--cluster-replica-no-failover yes", "--masterauth $(", "--repl-diskless-sync-delay 0"] {
+        for option in ["--cluster-replica-no-failover yes", "--masterauth $(", "--repl-diskless-sync-delay 0"]
+        {
             assert!(with.contains(option) && !without.contains(option), "{option}: {with}");
         }
     }
