@@ -5,12 +5,21 @@
 // A manifest that cannot be read fails its test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod claims;
+mod document;
+mod machines;
+mod rows;
+
 use dragstrip_core::{
     datastore::{server, validate::validate},
     suite::expand::{ChildRun, Expanded, expand},
 };
-use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec};
-use dragstrip_report::published::{Scope, Table, parse};
+use dragstrip_crds::{
+    BenchmarkSuite, Datastore, DatastoreSpec,
+    measured::Metric,
+    workload::{ParserSpec, ToolSpec},
+};
+use dragstrip_report::published::{Figure, Scope, Table, parse};
 use dragstrip_results::protocol::{JobSpec, JobTarget};
 use dragstrip_runner::{Launch, LaunchContext, adapter_for};
 use k8s_openapi::api::core::v1::{Container, Node};
@@ -18,19 +27,24 @@ use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
     sync::LazyLock,
 };
 
 /// Each suite with its combinations and runs.
-const SUITES: [(&str, usize, usize); 12] = [
+const SUITES: [(&str, usize, usize); 14] = [
     // Four servers.
     ("memtier-dragonfly-garnet", 4, 12),
     ("bullmq", 9, 27),
     // Five clients x two batch sizes; two operations each.
     ("rust-client-throughput", 10, 30),
+    // Two batch sizes; five clients and two operations each.
+    ("rust-client-throughput-criterion", 2, 6),
     // 5 x 5; two operations each.
-    ("rust-client-sizes", 25, 25),
+    ("rust-client-sizes", 25, 75),
+    ("rust-client-sizes-criterion", 25, 75),
     ("fred", 6, 18),
     // 2 x 2 x 6; seven operations each.
     ("dkv-cluster", 24, 72),
@@ -53,11 +67,22 @@ fn suite(name: &str) -> BenchmarkSuite {
     serde_json::from_value(manifest).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// Suites of what a source says without a table.
+const WITHOUT_TABLE: [&str; 2] = ["fred-sweep", "fred-tracing"];
+
 /// Every suite with its runs.
 static EXPANDED: LazyLock<BTreeMap<&str, Expanded>> = LazyLock::new(|| {
     let expanded = |name| expand(&suite(name)).unwrap_or_else(|invalid| panic!("{name}: {invalid}"));
-    SUITES.iter().map(|(name, ..)| (*name, expanded(name))).collect()
+    SUITES.iter().map(|(name, ..)| *name).chain(WITHOUT_TABLE).map(|name| (name, expanded(name))).collect()
 });
+
+/// Every published figure, by suite.
+static FIGURES: LazyLock<BTreeMap<&str, Vec<Figure>>> =
+    LazyLock::new(|| SUITES.iter().map(|(name, ..)| (*name, table(name).figures)).collect());
+
+fn figures(name: &str) -> &'static [Figure] {
+    &FIGURES[name]
+}
 
 fn runs(name: &str) -> &'static [ChildRun] {
     &EXPANDED[name].runs
@@ -391,10 +416,39 @@ fn the_rust_client_is_started_as_published() {
 }
 
 #[test]
+fn the_sources_own_benchmark_of_the_rust_client_is_started_as_published() {
+    // REDIS_BENCH_SERVER=127.0.0.1:6379 REDIS_BENCH_MULTI_SET=1 cargo bench --bench ...
+    for batch_size in ["1000", "10000"] {
+        let run = run("rust-client-throughput-criterion", "dragonfly", &[batch_size]);
+        let started = launch(&run, 0);
+        assert!(
+            started.arguments[1].contains("write_throughput --bench --noplot |"),
+            "{:?}",
+            started.arguments
+        );
+        for (name, value) in [("REDIS_BENCH_BATCH_SIZE", batch_size), ("REDIS_BENCH_MULTI_SET", "1")] {
+            assert!(started.environment.contains(&(name.to_owned(), value.to_owned())), "{name}={value}");
+        }
+    }
+    let run = run("rust-client-sizes-criterion", "v1", &["16", "128"]);
+    for (phase, multi_set) in [(0, true), (1, false)] {
+        let started = launch(&run, phase);
+        // One of the source's 25 benchmarks, by its name.
+        assert_eq!(started.arguments[2..], ["payload_latency", "16", "128"], "$0, $1 and $2 of the script");
+        assert!(started.arguments[1].contains("\"key size $1, value size $2, \""), "{:?}", started.arguments);
+        let has = started.environment.contains(&("REDIS_BENCH_MULTI_SET".to_owned(), "1".to_owned()));
+        assert_eq!(has, multi_set, "its presence makes it MSET: {:?}", started.environment);
+    }
+}
+
+#[test]
 fn the_server_under_the_rust_client_is_as_published_and_on_the_same_machine() {
-    for (suite, variant, values) in
-        [("rust-client-throughput", "pooled-x8", vec!["1000"]), ("rust-client-sizes", "v1", vec!["8", "8"])]
-    {
+    for (suite, variant, values) in [
+        ("rust-client-throughput", "pooled-x8", vec!["1000"]),
+        ("rust-client-throughput-criterion", "dragonfly", vec!["1000"]),
+        ("rust-client-sizes", "v1", vec!["8", "8"]),
+        ("rust-client-sizes-criterion", "v1", vec!["8", "8"]),
+    ] {
         let run = run(suite, variant, &values);
         let container = server_of(&run);
         // DFLY_maxmemory is a flag here.
@@ -426,7 +480,7 @@ fn freds_benchmark_is_started_as_published() {
         ("cluster-pipeline", format!("--cluster -h server -p 30001 {common} pipeline"), false),
         ("cluster-replicas", format!("--cluster --replicas -h server -p 30001 {common} pipeline"), false),
         ("no-pipeline", format!("-h server -p 6379 {common} no-pipeline"), false),
-        ("bb8-redis", format!("-h server -p 6379 {common} no-pipeline"), true),
+        ("bb8-redis", "-h server -p 6379 -n 10000000 -P 15 -c 10000".to_owned(), true),
         ("pipeline", format!("-h server -p 6379 {common} pipeline"), false),
     ] {
         let run = run("fred", variant, &[]);
@@ -436,12 +490,15 @@ fn freds_benchmark_is_started_as_published() {
             ("fred_benchmark", published),
             "{variant}"
         );
-        let uses = started.environment.contains(&("USE_REDIS_RS".to_owned(), "1".to_owned()));
-        assert_eq!(uses, redis_rs, "{variant}: {:?}", started.environment);
+        // Without a user's name the tool's URL has the password in its place.
+        for (name, value) in [("USE_REDIS_RS", "1"), ("REDIS_USERNAME", "default")] {
+            let sets = started.environment.contains(&(name.to_owned(), value.to_owned()));
+            assert_eq!(sets, redis_rs, "{variant}: {name} in {:?}", started.environment);
+        }
+        let cluster = run.spec.target.datastore().unwrap().cluster.as_ref();
+        let servers = cluster.map(|cluster| (cluster.shards, cluster.replicas));
+        assert_eq!(servers, variant.starts_with("cluster").then_some((3, 1)), "{variant}");
     }
-    let replicas = run("fred", "cluster-replicas", &[]);
-    let external = replicas.spec.target.external().unwrap();
-    assert_eq!((external.address.as_str(), external.allow_flush), ("redis-cluster-1:30001", true));
 }
 
 /// The environment that dKV's compose files give servers and clients alike.
@@ -601,8 +658,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// For each suite's table: the number of figures of the metrics that begin and end like this,
 /// and their sum, each column added up as it was published.
-const TABLES: [(&str, &str, &str, usize, f64); 28] = [
-    ("memtier-dragonfly-garnet", "OperationsPerSecond", "", 12, 83_837_866.95),
+const TABLES: [(&str, &str, &str, usize, f64); 34] = [
+    ("memtier-dragonfly-garnet", "toolOperationsPerSecond", "", 12, 83_837_866.95),
     ("memtier-dragonfly-garnet", "MeanMilliseconds", "", 12, 3.84744),
     ("memtier-dragonfly-garnet", "P50Milliseconds", "", 6, 2.026),
     ("memtier-dragonfly-garnet", "P99Milliseconds", "", 6, 3.578),
@@ -615,6 +672,10 @@ const TABLES: [(&str, &str, &str, usize, f64); 28] = [
     ("rust-client-throughput", "payload", "", 20, 3_829.69),
     ("rust-client-sizes", "SecondsPerBatch", "", 50, 6.789_435),
     ("rust-client-sizes", "ElementsPerSecond", "", 50, 51_752_700.0),
+    ("rust-client-throughput-criterion", "", " time", 20, 1_695.081),
+    ("rust-client-throughput-criterion", "", " elements", 20, 2_967.306_9),
+    ("rust-client-sizes-criterion", "time", "", 50, 6_789.435),
+    ("rust-client-sizes-criterion", "elements", "", 50, 12_262.329_9),
     ("fred", "OperationsPerSecond", "", 6, 8_174_813.0),
     ("dkv-cluster", "OperationsPerSecond", "", 168, 25_978_618.0),
     ("dkv-cluster", "ServerPeakBytes", "", 24, 109_440.76 * MIB),
@@ -627,6 +688,9 @@ const TABLES: [(&str, &str, &str, usize, f64); 28] = [
     ("dkv-one-vs-two-clients", "OperationsPerSecond", "", 14, 10_444_583.0),
     ("dkv-memory", "ServerRssBytes", "", 2, 4_580.29 * MIB),
     ("dkv-memory", "ServerPeakBytes", "", 2, 12_036.10 * MIB),
+    // The source's own sum of the first three is 0.15 MiB less than they are.
+    ("dkv-memory", "member ", " RSS", 6, 4_580.44),
+    ("dkv-memory", "member ", " peak", 6, 12_036.10),
     ("dkv-in-process", "/", "", 39, 9_971_739.0 + 135_299.0 + 20_434_636.82),
     ("dkv-in-process", "", "e/Binary_Empty ns/op", 2, 19.34 + 36.91),
     ("dkv-in-process", "Size/", " bytes", 18, 59_555.0),
@@ -663,4 +727,76 @@ fn every_combination_has_a_published_figure() {
         let measured: BTreeSet<_> = runs(name).iter().map(|run| run.cell.clone()).collect();
         assert_eq!(published, measured, "{name}");
     }
+}
+
+/// What Criterion prints of `figures`: names with the lower bound, the estimate and the upper bound
+/// of time and throughput.
+fn criterion(figures: &[(&str, [&str; 3], [&str; 3])]) -> String {
+    let of = |(name, time, elements): &(&str, [&str; 3], [&str; 3])| {
+        let indent = " ".repeat(24);
+        format!(
+            "{name}\n{indent}time:   [{}]\n{indent}thrpt:  [{}]\nFound 2 outliers among 100 measurements (2.00%)\n",
+            time.join(" "),
+            elements.join(" ")
+        )
+    };
+    figures.iter().map(of).collect()
+}
+
+/// The metrics that the parser of `run`'s phase reads where its tool prints `output`.
+fn criterion_metrics(run: &ChildRun, phase: usize, tool: &str, output: &str) -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("criterion-{tool}-{phase}"));
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("printed"), output).unwrap();
+    let program = directory.join(tool);
+    fs::write(&program, format!("#!/bin/sh\ncat '{}'\n", directory.join("printed").display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let started = launch(run, phase);
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    let ended = Command::new(&started.program).args(&started.arguments).env("PATH", path).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let ToolSpec::Exec(exec) = &run.spec.phases[phase].tool else { panic!("{tool} is no exec tool") };
+    let ParserSpec::Regex(parser) = &exec.parser else { panic!("another parser") };
+    let text = String::from_utf8(ended.stdout).unwrap();
+    let parsed = dragstrip_parsers::patterns::parse(parser, &[text.into()]).unwrap();
+    let metric =
+        |it: &Metric| (it.name.clone(), format!("{} {}", it.value, it.unit.as_deref().unwrap_or("")));
+    parsed.metrics.iter().map(metric).collect()
+}
+
+#[test]
+fn what_criterion_prints_is_read_as_it_was_published() {
+    let (time, elements) =
+        (["78.317 ms", "78.589 ms", "78.828 ms"], ["1.2686 Melem/s", "1.2724 Melem/s", "1.2769 Melem/s"]);
+    let slow = ["502.31 Kelem/s", "504.66 Kelem/s", "507.38 Kelem/s"];
+    let pool = "Dragonfly using  AsyncRedisClientPooled, 100k items";
+    // Criterion numbers what has the same name; the tool prints its parameters in between.
+    let output = criterion(&[
+        (
+            "Using AsyncRedisClientV1 with params: batch_size: 1000\nDragonfly using AsyncRedisClientV1, 100k items/multi_set",
+            time,
+            elements,
+        ),
+        ("Dragonfly using AsyncRedisClientV1, 100k items/pipelined_set_with_expiry_manual", time, slow),
+        (&format!("{pool}/multi_set"), time, elements),
+        (&format!("{pool}/pipelined_set_with_expiry_manual #4"), time, elements),
+    ]);
+    let throughput = run("rust-client-throughput-criterion", "dragonfly", &["1000"]);
+    let found = criterion_metrics(&throughput, 0, "write_throughput", &output);
+    for (name, value) in [
+        ("v1 multi_set time", "78.589 ms"),
+        ("v1 multi_set elements", "1.2724 Melem/s"),
+        ("v1 pipelined_set elements", "504.66 Kelem/s"),
+        ("x1 multi_set elements", "1.2724 Melem/s"),
+        ("x8 pipelined_set time", "78.589 ms"),
+    ] {
+        assert!(found.contains(&(name.to_owned(), value.to_owned())), "{name} = {value}: {found:?}");
+    }
+    assert_eq!(found.len(), 8, "{found:?}");
+    let sizes = run("rust-client-sizes-criterion", "v1", &["8", "8"]);
+    let output =
+        criterion(&[("AsyncRedisClientV1 key size 8, value size 8, 100k items/multi_set", time, elements)]);
+    let found = criterion_metrics(&sizes, 0, "payload_latency", &output);
+    let expected = [("time", "78.589 ms"), ("elements", "1.2724 Melem/s")];
+    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }

@@ -108,7 +108,6 @@ impl Machine {
 #[test]
 fn allocatable_cpus_are_those_that_eks_gives() {
     let found: Vec<u32> = MACHINES.iter().map(|machine| machine.allocatable(Reserved::Usual)).collect();
-    let expected =
-        [47_810, 47_810, 47_810, 7_910, 15_890, 31_850, 47_810, 191_450, 63_770, 63_770];
+    let expected = [47_810, 47_810, 47_810, 7_910, 15_890, 31_850, 47_810, 191_450, 63_770, 63_770];
     assert_eq!(found, expected, "Karpenter's reference");
 }

@@ -74,7 +74,10 @@ async fn an_encrypted_cluster_with_a_password_is_formed() {
     let _shards: Vec<Shard> = ports.iter().map(|port| start(&certificates, *port, "yes", &options)).collect();
     let observer = Observer::start(ports[0], 3, PASSWORD, Some(&encrypted(&certificates, true)));
     until_ready(&observer).await;
-    let command = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect(), replicas: Vec::new() };
+    let command = TopologyCommand::Cluster {
+        members: ports.iter().map(|port| address(*port)).collect(),
+        replicas: Vec::new(),
+    };
     let (state, _) = observer.joined(&command).await;
     assert!(state.members.iter().all(|member| member.slots.is_some() && member.truth.is_some()));
 }

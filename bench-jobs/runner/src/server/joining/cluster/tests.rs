@@ -151,10 +151,7 @@ fn a_shard_with_a_new_address_and_its_old_id_is_met_there() {
     for view in &mut views[..2] {
         view.nodes[2] = ClusterNode { connected: false, ..node("id2", 9, 3, DUE[2]) };
     }
-    assert_eq!(
-        done(decided(views)),
-        ["0: CLUSTER MEET 10.0.0.2 7000", "1: CLUSTER MEET 10.0.0.2 7000"]
-    );
+    assert_eq!(done(decided(views)), ["0: CLUSTER MEET 10.0.0.2 7000", "1: CLUSTER MEET 10.0.0.2 7000"]);
 }
 
 #[test]
