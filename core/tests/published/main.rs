@@ -34,7 +34,7 @@ use std::{
 };
 
 /// Each suite with its combinations and runs.
-const SUITES: [(&str, usize, usize); 14] = [
+const SUITES: [(&str, usize, usize); 15] = [
     // Four servers.
     ("memtier-dragonfly-garnet", 4, 12),
     ("bullmq", 9, 27),
@@ -53,6 +53,7 @@ const SUITES: [(&str, usize, usize); 14] = [
     ("dkv-vs-etcd", 4, 12),
     ("dkv-single-node", 6, 18),
     ("dkv-one-vs-two-clients", 2, 6),
+    ("dkv-one-vs-two-clients-unix", 2, 6),
     ("dkv-memory", 2, 6),
     ("dkv-in-process", 1, 3),
 ];
@@ -616,6 +617,27 @@ fn one_dkv_server_and_its_clients_are_started_as_published() {
 }
 
 #[test]
+fn dkvs_clients_over_a_unix_socket_are_started_as_published() {
+    for (variant, clients, threads) in [("two-clients", "2", "100"), ("one-client", "1", "200")] {
+        let started = launch(&run("dkv-one-vs-two-clients-unix", variant, &[]), 0);
+        assert_eq!(started.arguments[2..], ["perf", clients], "$0 and $1 of the script");
+        for (name, value) in [
+            ("DKV_THREADS", threads),
+            ("DKV_TRANSPORT", "unix"),
+            ("DKV_TRANSPORT_CONN_PER_ENDPOINT", "100"),
+            ("DKV_TRANSPORT_WORKERS", "100"),
+            ("DKV_LARGE_VALUE_SIZE", "256"),
+            ("GOMAXPROCS", "48"),
+        ] {
+            assert!(
+                started.environment.contains(&(name.to_owned(), value.to_owned())),
+                "{variant}: {name}={value}"
+            );
+        }
+    }
+}
+
+#[test]
 fn dkv_and_etcd_are_compared_as_published() {
     for threads in ["10", "50"] {
         let dkv = run("dkv-vs-etcd", "dkv", &[threads]);
@@ -658,7 +680,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// For each suite's table: the number of figures of the metrics that begin and end like this,
 /// and their sum, each column added up as it was published.
-const TABLES: [(&str, &str, &str, usize, f64); 34] = [
+const TABLES: [(&str, &str, &str, usize, f64); 35] = [
     ("memtier-dragonfly-garnet", "toolOperationsPerSecond", "", 12, 83_837_866.95),
     ("memtier-dragonfly-garnet", "MeanMilliseconds", "", 12, 3.84744),
     ("memtier-dragonfly-garnet", "P50Milliseconds", "", 6, 2.026),
@@ -686,6 +708,7 @@ const TABLES: [(&str, &str, &str, usize, f64); 34] = [
     ("dkv-single-node", "OperationsPerSecond", "", 42, 18_189_395.0),
     ("dkv-single-node", "ServerPeakBytes", "", 6, 2_835.2 * MIB),
     ("dkv-one-vs-two-clients", "OperationsPerSecond", "", 14, 10_444_583.0),
+    ("dkv-one-vs-two-clients-unix", "OperationsPerSecond", "", 28, 16_313_250.0),
     ("dkv-memory", "ServerRssBytes", "", 2, 4_580.29 * MIB),
     ("dkv-memory", "ServerPeakBytes", "", 2, 12_036.10 * MIB),
     // The source's own sum of the first three is 0.15 MiB less than they are.

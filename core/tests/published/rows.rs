@@ -130,7 +130,7 @@ pub const SOURCES: [Source; 24] = [
     source("dkv-vs-etcd-threads10", "dkv-vs-etcd", &[("threads", "10")], By::Operation, 8),
     source("dkv-vs-etcd-threads50", "dkv-vs-etcd", &[("threads", "50")], By::Operation, 8),
     source("dkv-single-node", "dkv-single-node", &[], By::Combination, 6),
-    source("dkv-one-vs-two-clients", "dkv-one-vs-two-clients", &[], By::Operation, 7),
+    source("dkv-one-vs-two-clients", "dkv-one-vs-two-clients-unix", &[], By::Operation, 7),
     source("dkv-store-microbenchmarks", "dkv-in-process", &[("phase", "store")], By::Benchmark, 13),
     source("dkv-serialization-speed", "dkv-in-process", &[("metric", "Serialize/")], By::Message, 6),
     source("dkv-deserialization-speed", "dkv-in-process", &[("metric", "Deserialize/")], By::Message, 6),
@@ -170,7 +170,8 @@ impl Source {
             By::Combination => combination(),
             By::Phase => format!("{} {}", combination(), figure.phase),
             By::Operation if figure.operation == TOTAL => "RAM".to_owned(),
-            By::Operation => figure.operation.clone(),
+            // That of one of two clients begins with its number.
+            By::Operation => figure.operation.trim_start_matches(['1', '2', ' ']).to_owned(),
             By::Client => metric.split(' ').next().unwrap().to_owned(),
             By::Member if metric.starts_with("member ") => metric[.."member 1".len()].to_owned(),
             By::Member => "SUM".to_owned(),
