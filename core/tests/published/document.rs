@@ -4,7 +4,7 @@ use super::{
     claims::{Claim, claims},
     file,
     machines::machines,
-    rows::{SOURCES, Source, reason},
+    rows::SOURCES,
     runs,
 };
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path};
@@ -50,10 +50,6 @@ fn testbed(name: &str) -> String {
         .to_owned()
 }
 
-fn strict(source: &Source) -> Option<String> {
-    reason(source.suite)
-}
-
 fn suites() -> BTreeSet<&'static str> {
     super::SUITES.iter().map(|(name, ..)| *name).collect()
 }
@@ -61,17 +57,16 @@ fn suites() -> BTreeSet<&'static str> {
 fn summary() -> String {
     let rows: usize = SOURCES.iter().map(|source| source.rows).sum();
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    for source in &SOURCES {
-        let Some(why) = strict(source) else { continue };
+    for why in SOURCES.iter().flat_map(|source| source.found()).filter_map(|row| row.reason) {
         match reasons.iter_mut().find(|(other, _)| *other == why) {
-            Some((_, count)) => *count += source.rows,
-            None => reasons.push((why, source.rows)),
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
         }
     }
     let not: usize = reasons.iter().map(|(_, count)| count).sum();
     let mut text = format!("\n**{rows} rows are declared, {} of them strict.** The others:\n\n", rows - not);
     for (why, count) in reasons {
-        let _ = writeln!(text, "- {count} rows: {why}");
+        let _ = writeln!(text, "- {count}: {why}");
     }
     text
 }
@@ -94,12 +89,16 @@ fn suite_table() -> String {
 
 fn row_table() -> String {
     let mut text = "\n## Rows\n\nFigures are those that the report compares with the published ones.\n\n\
-                    | table | row | figures | suite | strict |\n|---|---|--:|---|---|\n"
+                    | table | row | figures | suite | strict, or why not |\n|---|---|--:|---|---|\n"
         .to_owned();
     for source in &SOURCES {
-        let yes = if strict(source).is_none() { "yes" } else { "no" };
-        for (row, figures) in source.found() {
-            let _ = writeln!(text, "| {} | {row} | {figures} | {} | {yes} |", source.name, source.suite);
+        for row in source.found() {
+            let strict = row.reason.unwrap_or_else(|| "yes".to_owned());
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {strict} |",
+                source.name, row.name, row.figures, source.suite
+            );
         }
     }
     text

@@ -34,10 +34,11 @@ use std::{
 };
 
 /// Each suite with its combinations and runs.
-const SUITES: [(&str, usize, usize); 15] = [
+const SUITES: [(&str, usize, usize); 16] = [
     // Four servers.
     ("memtier-dragonfly-garnet", 4, 12),
     ("bullmq", 9, 27),
+    ("bullmq-tool", 9, 27),
     // Five clients x two batch sizes; two operations each.
     ("rust-client-throughput", 10, 30),
     // Two batch sizes; five clients and two operations each.
@@ -334,6 +335,18 @@ fn bullmq_is_started_as_published_against_nine_servers() {
         let run = run("bullmq", variant, &[]);
         let cluster = if variant == "redis-cluster" { "--cluster" } else { "" };
         assert_options(&run, 0, published, &format!("{own} {cluster}"));
+        assert_eq!(run.spec.clients.placement.instance_type.as_deref(), Some("c7i.16xlarge"));
+    }
+}
+
+#[test]
+fn the_articles_own_tool_is_started_as_published() {
+    for (variant, ..) in BULLMQ {
+        let run = run("bullmq-tool", variant, &[]);
+        let started = launch(&run, 0);
+        let line = format!("{} {}", started.program, started.arguments.join(" "));
+        assert_eq!(line, "node index.js -h server -p 7000 -d 30 -r 0 -w 16 -q 8", "{variant}");
+        assert_eq!(served(&run), served(&self::run("bullmq", variant, &[])), "{variant}: another server");
         assert_eq!(run.spec.clients.placement.instance_type.as_deref(), Some("c7i.16xlarge"));
     }
 }
@@ -680,7 +693,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// For each suite's table: the number of figures of the metrics that begin and end like this,
 /// and their sum, each column added up as it was published.
-const TABLES: [(&str, &str, &str, usize, f64); 35] = [
+const TABLES: [(&str, &str, &str, usize, f64); 36] = [
     ("memtier-dragonfly-garnet", "toolOperationsPerSecond", "", 12, 83_837_866.95),
     ("memtier-dragonfly-garnet", "MeanMilliseconds", "", 12, 3.84744),
     ("memtier-dragonfly-garnet", "P50Milliseconds", "", 6, 2.026),
@@ -689,6 +702,7 @@ const TABLES: [(&str, &str, &str, usize, f64); 35] = [
     ("memtier-dragonfly-garnet", "BytesPerSecond", "", 6, 2_617_380.03 * 1024.0),
     ("memtier-dragonfly-garnet", "HitRatio", "", 4, 4.0),
     ("bullmq", "nominalAddJobsPerSecond", "", 9, 986_489.0),
+    ("bullmq-tool", "OperationsPerSecond", "", 9, 986_489.0),
     ("rust-client-throughput", "SecondsPerBatch", "", 20, 1.695_081),
     ("rust-client-throughput", "ElementsPerSecond", "", 20, 40_156_980.0),
     ("rust-client-throughput", "payload", "", 20, 3_829.69),
