@@ -10,6 +10,7 @@ use dragstrip_e2e::{
     results::{self, operation, phase, plausible, plausible_without_bytes},
     with_namespace,
 };
+use dragstrip_results::observed::ServerCounters;
 
 const CLUSTER: &str = "
 engine: Valkey
@@ -82,6 +83,40 @@ async fn a_cluster_of_pods_is_formed_and_measured() -> Result<()> {
     with_namespace("cluster-pods", |env| async move {
         env.secret("password", "a secret").await?;
         cluster(&env, "spread", "Spread").await
+    })
+    .await
+}
+
+const REPLICA_READS: &str = "
+phases:
+- name: read
+  load: {keyMaximum: 9999}
+  loadgen: {ratio: '0:1', replicaReads: true, keyMaximum: 9999, duration: 2s}
+timeout: 3m
+";
+
+#[tokio::test]
+async fn reads_of_a_cluster_go_to_the_replicas_of_its_shards() -> Result<()> {
+    with_namespace("cluster-replicas", |env| async move {
+        env.secret("password", "a secret").await?;
+        env.datastore("six", &CLUSTER.replace("PLACEMENT", "OneNode, replicas: 1")).await?;
+        let members = env.datastore_ready("six").await?.status.context("no status")?.members;
+        let roles: Vec<&str> = members.iter().map(|member| member.role.as_str()).collect();
+        ensure!(roles == ["shard", "shard", "shard", "replica", "replica", "replica"], "{members:?}");
+        env.run("on-six", &against("six", REPLICA_READS)).await?;
+        let run = env.run_in("on-six", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        plausible(phase(&results::status(&run)?, "read")?)?;
+        let result = env.results(&run).await?.remove(0);
+        let server = result.pods[0].server.clone().context("no server record")?;
+        let gets = server.shards.iter().map(|shard| {
+            let calls = |counters: &ServerCounters| counters.commands.get("get").map_or(0, |get| get.calls);
+            shard.after.as_ref().map_or(0, calls) - calls(&shard.before)
+        });
+        let gets: Vec<u64> = gets.collect();
+        ensure!(gets.len() == 6 && gets[..3].iter().all(|gets| *gets == 0), "shards served GETs: {gets:?}");
+        ensure!(gets[3..].iter().all(|gets| *gets > 0), "a replica served no GET: {gets:?}");
+        Ok(())
     })
     .await
 }
