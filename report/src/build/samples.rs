@@ -241,7 +241,7 @@ impl<'a> Collector<'a> {
     fn add_result(&mut self, result: &RepetitionResult) {
         let verdict = if result.failure.is_some() { Some(Verdict::Invalid) } else { result.verdict };
         let (phase, repetition) = (&result.phase, result.repetition);
-        let tool = result.pods.first().map_or("", |pod| &pod.tool.name);
+        let tool = result.pods.first().map_or("", |pod| pod.tool.name.as_str());
         for row in &result.operations {
             let (rate, bytes) = (row.operations_per_second, row.bytes_per_second());
             let figures = operation_figures!(row, tool, rate, bytes, None, row.errors as f64);
