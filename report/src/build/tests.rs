@@ -399,6 +399,30 @@ fn timed_batches_have_the_interval_of_their_tool() {
 }
 
 #[test]
+fn memtiers_own_rate_and_the_memory_of_each_of_few_members_are_figures() {
+    let metrics = |tool: &str, members: usize| -> Vec<String> {
+        let mut run = run("one", "redis-7", &[1000.0], 1.0);
+        let phase = &mut run.status.as_mut().unwrap().phases[0];
+        phase.tool.name = tool.to_owned();
+        phase.operations[0].tool_operations_per_second = Some(1380.0);
+        let reading = |member: String| json!({"moment": "RightAfter", "seconds": 0.0, "member": member, "rssBytes": 1_048_576});
+        let names = (0..members).map(|index| format!("redis-{index}")).chain(["SUM".to_owned()]);
+        phase.memory = serde_json::from_value(names.map(reading).collect()).unwrap();
+        let document = build(Input { entries: vec![entry("redis-7", &[], 1, run)], ..Input::default() });
+        document.rows.into_iter().map(|row| row.metric).collect()
+    };
+    let has = |metrics: &[String], name: &str| metrics.iter().any(|metric| metric == name);
+    let of_memtier = metrics("memtier", 3);
+    assert!(
+        has(&of_memtier, "toolOperationsPerSecond") && has(&of_memtier, "member 3 RSS"),
+        "{of_memtier:?}"
+    );
+    let of_loadgen = metrics("loadgen", 64);
+    assert!(!has(&of_loadgen, "toolOperationsPerSecond"), "loadgen has one rate: {of_loadgen:?}");
+    assert!(!has(&of_loadgen, "member 1 RSS"), "64 servers have no figures of their own: {of_loadgen:?}");
+}
+
+#[test]
 fn memory_is_reported_after_the_settle_time_and_right_after_the_load() {
     let mut run = run("load", "dkv", &[1.0], 1.0);
     run.status.as_mut().unwrap().phases[0].memory = serde_json::from_value(json!([
