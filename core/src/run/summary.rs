@@ -389,7 +389,8 @@ mod tests {
         assert_eq!(phases[0].metrics[0].value.to_string(), "3");
         let headline = |name: &str| PhaseSpec { headline: Some(name.into()), ..run.spec.phases[0].clone() };
         assert_eq!(without_headline(&headline("B/op"), &phases[0]), None);
-        let own = headline_figure(&headline(TOOL_RATE), &phases[0]);
+        let declared = headline(TOOL_RATE);
+        let own = headline_figure(&declared, &phases[0]);
         assert_eq!(
             own,
             phases[0].operations.last().unwrap().tool_operations_per_second.map(|rate| (rate, "ops/s"))
