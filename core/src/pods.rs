@@ -138,8 +138,14 @@ pub fn crashed(pod: &Pod) -> Option<Trouble> {
         let how = end.reason.as_deref().filter(|reason| !matches!(*reason, "Error" | "Completed"));
         let how = how.map(|reason| format!(" ({reason})")).unwrap_or_default();
         let words = end.message.as_deref().map(last_words).filter(|words| !words.is_empty());
-        let words = words.unwrap_or_else(|| "it wrote nothing".to_owned());
         let (pod, name, code) = (pod.name_any(), &container.name, end.exit_code);
+        let words = words.unwrap_or_else(|| match code {
+            // The kubelet stores the end of a log only after an error.
+            0 => format!(
+                "it ended by itself, or Kubernetes stopped it because it did not listen on spec.port for 120 s: read its log with kubectl logs {pod} -c {name} --previous"
+            ),
+            _ => "it wrote nothing".to_owned(),
+        });
         Some(Trouble {
             reason: "ServerExits".to_owned(),
             message: format!("pod {pod}: container {name} exited with code {code}{how}: {words}"),
@@ -346,6 +352,14 @@ mod tests {
         let killed = serde_json::json!({"exitCode": 137, "reason": "OOMKilled"});
         let found = crashed(&server(false, &killed)).unwrap().message;
         assert!(found.ends_with("exited with code 137 (OOMKilled): it wrote nothing"), "{found}");
+    }
+
+    #[test]
+    fn a_server_that_ends_without_an_error_is_not_said_to_have_written_nothing() {
+        let stopped = serde_json::json!({"exitCode": 0, "reason": "Completed"});
+        let found = crashed(&server(false, &stopped)).unwrap().message;
+        assert!(!found.contains("wrote nothing"), "its log is not known: {found}");
+        assert!(found.contains("did not listen on spec.port") && found.contains("kubectl logs p"), "{found}");
     }
 
     #[test]

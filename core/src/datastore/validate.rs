@@ -87,6 +87,11 @@ fn check_cpus(spec: &DatastoreSpec) -> Result<(), Invalid> {
 
 /// Checks that ports and their names differ: all containers of a pod share its address.
 fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
+    let is_port = |argument: &&String| matches!(argument.split(['=', ' ']).next(), Some("--port" | "-port"));
+    if let Some(argument) = spec.extra_args.iter().find(is_port).filter(|_| spec.custom.is_none()) {
+        let message = format!("spec.extraArgs holds {argument}: declare the port in spec.port instead");
+        return Err(invalid("InvalidPorts", message));
+    }
     let observer = (i32::from(OBSERVER_PORT), "", "the observer's port".to_owned());
     let servers = Shape::of(spec).ports(spec);
     let servers = servers.map(|port| (i32::from(port), "spec.port", "a server's port".to_owned()));

@@ -6,6 +6,8 @@ pub const START_SKEW_SECONDS: f64 = 1.0;
 pub const OVERLAP: f64 = 0.95;
 /// Shortest window: below it, starting and stopping are a visible part.
 pub const WINDOW_SECONDS: f64 = 3.0;
+/// Share of the shortest window that suffices: a load of exactly that duration has its last reply a little earlier.
+pub const OF_LIMIT: f64 = 0.99;
 /// Share of its declared duration that a load must have run.
 pub const OF_DECLARED: f64 = 0.95;
 /// Change of throughput from begin to end, as a share of its mean.

@@ -297,6 +297,14 @@ fn ports_and_their_names_are_taken_once() {
                    "custom": {"ports": [{"name": "server", "port": 2380}]}}),
             "the name server is taken",
         ),
+        (
+            json!({"engine": "Redis", "threads": 1, "extraArgs": ["--port", "6380"]}),
+            "spec.extraArgs holds --port: declare the port in spec.port instead",
+        ),
+        (
+            json!({"engine": "Dragonfly", "threads": 1, "extraArgs": ["--port=6380"]}),
+            "spec.extraArgs holds --port=6380",
+        ),
     ] {
         let refusal = refused(spec, "4");
         assert_eq!(refusal.reason, "InvalidPorts");

@@ -11,6 +11,7 @@ use crate::{
         schedule::{answered, followed},
     },
     measured::usage::ContainerUsage,
+    result::RepetitionResult,
 };
 use dragstrip_crds::{
     run::{LimitedBy, Limiter},
@@ -142,7 +143,11 @@ fn network(evidence: &Evidence, link: Option<&Link>) -> Option<String> {
     if let Some(interrupted) = interrupted(evidence.on_nodes()) {
         return Some(interrupted);
     }
-    let way = evidence.clients().filter_map(|(_, usage)| usage.round_trip.as_ref());
+    // No network is between a client and a server on one node.
+    let RepetitionResult { pods, nodes, .. } = evidence.result;
+    let beside = |name: &String| nodes.iter().any(|node| node.serves && node.name == *name);
+    let apart = pods.iter().filter(|pod| !pod.node.as_ref().is_some_and(beside));
+    let way = apart.filter_map(|pod| pod.client.round_trip.as_ref());
     let median = way.filter(|way| way.samples > 0).map(|way| way.median_milliseconds).reduce(f64::max);
     let latency = evidence.result.total().and_then(|total| total.latency_milliseconds.mean);
     // Beside a load that keeps CPUs awake, a probe that sleeps in between may take longer than a request: it

@@ -37,7 +37,7 @@ pub(super) fn short_overlap(evidence: &Evidence, limit: f64) -> Found {
 /// Throughput was measured for less than `limit` seconds, or for less than declared.
 pub(super) fn short_window(evidence: &Evidence, limit: f64) -> Found {
     let seconds = evidence.result.window_seconds;
-    if seconds < limit {
+    if seconds < limits::OF_LIMIT * limit {
         return Found::Bad(format!("it was measured for {seconds:.2} s (limit {limit} s): measure longer"));
     }
     let by_the_clock = matches!(evidence.tool, ToolSpec::Loadgen(_) | ToolSpec::Memtier(_));

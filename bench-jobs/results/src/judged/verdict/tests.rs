@@ -481,8 +481,21 @@ fn repetitions_that_differ_too_much_are_told_from_three_on() {
 }
 
 #[test]
+fn a_load_of_exactly_the_least_duration_is_long_enough() {
+    let short = |seconds: f64| {
+        let mut result = clean();
+        result.window_seconds = seconds;
+        let least = requirement(json!({"check": "ShortWindow", "limit": "10"}));
+        let reasons = judged(result, &loadgen(), &[least]).reasons;
+        reasons.iter().any(|reason| reason.reason == "ShortWindow")
+    };
+    assert!(!short(9.99965), "the last reply comes a little before the end");
+    assert!(short(9.8));
+}
+
+#[test]
 fn what_limited_the_throughput_is_named_with_its_evidence() {
-    let table: [(Limiter, &str, Mutation); 14] = [
+    let table: [(Limiter, &str, Mutation); 15] = [
         (
             Limiter::NothingFound,
             "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
@@ -541,6 +554,12 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
         }),
         (Limiter::NothingFound, "load thread load of a", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 5.5;
+        }),
+        // One machine's loopback.
+        (Limiter::NothingFound, "server thread redis-server of redis-0 at 50 %", |r| {
+            r.pods[0].node = Some("server".into());
+            r.nodes[2].loads = true;
+            r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
         }),
         (Limiter::Network, "a sent 5.0 % of its segments again", |r| {
             r.pods[0].client.network.as_mut().unwrap().retransmitted_segments = 50;
