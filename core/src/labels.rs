@@ -22,7 +22,7 @@ pub const SUITE: &str = "dragstrip.dev/suite";
 pub const SUITE_UID: &str = "dragstrip.dev/suite-uid";
 /// Digest of the combination that a suite's run measures.
 pub const CELL: &str = "dragstrip.dev/cell";
-/// Annotation on a suite's run: that combination in words.
+/// Annotation on a suite's run: that combination in words, and which of its runs this is.
 pub const CELL_WORDS: &str = "dragstrip.dev/cell-in-words";
 /// Annotation on a suite's run: digest of the spec that its suite gave it. A run with another digest
 /// belongs to another declaration of the suite, and its numbers are not mixed with these.

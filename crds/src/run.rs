@@ -439,6 +439,8 @@ fn default_timeout() -> Period {
     category = "dragstrip",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Target", type_ = "string", json_path = ".status.target.name"),
+    // What a run of a suite measures.
+    printcolumn(name = "Combination", type_ = "string", json_path = ".metadata.annotations.dragstrip\\.dev/cell-in-words"),
     printcolumn(name = "Done", type_ = "integer", json_path = ".status.progress.measured"),
     printcolumn(name = "Of", type_ = "integer", json_path = ".status.progress.total"),
     printcolumn(name = "Ops/s", type_ = "integer", json_path = ".status.headline.throughput"),

@@ -317,6 +317,11 @@ pub fn whole(value: f64) -> u64 {
     value as u64
 }
 
+/// `n` of what `noun` calls one: `1 run`, `2 runs`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", thousands(n), if n == 1 { "" } else { "s" })
+}
+
 /// `value` with as many digits as are useful.
 // Rounded figures for people are far below 2^63: the cast is exact.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -398,5 +403,6 @@ mod tests {
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1_000), "1,000");
         assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!([counted(1, "run"), counted(2000, "run")], ["1 run", "2,000 runs"]);
     }
 }

@@ -7,7 +7,7 @@ mod samples;
 
 use crate::{
     compare,
-    document::{AxisHead, Cell, Document, RunRecord, VariantHead},
+    document::{AxisHead, Cell, Document, VariantHead},
     input::{Entries, Input},
     thresholds,
 };
@@ -43,13 +43,13 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
         title: input.title,
         headlines,
         rows: rows.finish(),
-        notes: notes(&runs, repeated),
         runs,
         variants,
         axes: input.axes,
         rules: input.rules,
         ..Document::default()
     };
+    document.notes = notes(&document, repeated);
     compare::mark_outliers(&mut document.rows);
     if let Some(baseline) = &input.baseline {
         let rules = document.rules.clone();
@@ -78,8 +78,9 @@ fn rank(variants: &[VariantHead], axes: &[AxisHead], cell: &Cell) -> Vec<usize> 
 }
 
 /// Warnings about the runs; `repeated` if single runs have several repetitions.
-fn notes(runs: &[RunRecord], repeated: bool) -> Vec<String> {
-    let unfinished = runs.iter().filter(|run| !run.phase.finished()).map(|run| run.name.as_str());
+fn notes(document: &Document, repeated: bool) -> Vec<String> {
+    let runs = &document.runs;
+    let unfinished = runs.iter().filter(|run| !run.phase.finished()).map(|run| document.describe(run));
     let (count, mut notes) = (unfinished.clone().count(), Vec::new());
     if count > 0 {
         let names = unfinished.take(MOST_NAMES).collect::<Vec<_>>().join(", ");

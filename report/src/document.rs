@@ -51,6 +51,19 @@ impl Document {
     pub fn all_notes(&self) -> impl Iterator<Item = &String> {
         self.notes.iter().chain(self.baseline.iter().flat_map(|baseline| &baseline.notes))
     }
+
+    /// The name of `run`, and which one of a suite it is.
+    pub fn describe(&self, run: &RunRecord) -> String {
+        if run.cell.variant == run.name {
+            return run.name.clone();
+        }
+        let alike = self.runs.iter().filter(|other| other.cell == run.cell);
+        let which = match alike.map(|other| other.repetition).max() {
+            Some(all) if all > 1 => format!(", {} of {all}", run.repetition),
+            _ => String::new(),
+        };
+        format!("{} ({}{which})", run.name, run.cell.label(&self.axes))
+    }
 }
 
 /// A variant.

@@ -12,7 +12,7 @@ use crate::{
     output::{errors::chain, screen::Screen},
 };
 use clap::Args;
-use dragstrip_core::labels;
+use dragstrip_core::{labels, suite::described};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, units::Period};
 use dragstrip_results::result::LOG_MARKER;
 use futures::{AsyncBufReadExt, TryStreamExt};
@@ -22,7 +22,11 @@ use kube::{
     api::{ListParams, LogParams},
 };
 use live::Live;
-use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+    time::Duration,
+};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use view::{Load, View};
 
@@ -112,16 +116,18 @@ async fn refresh(cluster: &Cluster, view: &mut View) -> Result<Vec<String>, clie
 async fn loads(cluster: &Cluster, view: &View) -> Vec<Load> {
     let names = view.names();
     let of = |kind: Kind| names.iter().filter(move |(one, _)| *one == kind).map(|(_, name)| name.clone());
-    let (mut runs, suites): (BTreeSet<String>, Vec<String>) =
-        (of(Kind::Run).collect(), of(Kind::Suite).collect());
+    let mut runs: BTreeMap<String, String> = of(Kind::Run).map(|name| (name.clone(), name)).collect();
+    let suites: Vec<String> = of(Kind::Suite).collect();
     if !suites.is_empty() {
         let children = ListParams::default().labels(&format!("{} in ({})", labels::SUITE, suites.join(",")));
         let children = cluster.api::<BenchmarkRun>().list_metadata(&children).await;
-        runs.extend(children.iter().flat_map(|list| &list.items).map(ResourceExt::name_any));
+        let children = children.iter().flat_map(|list| &list.items);
+        runs.extend(children.map(|run| (run.name_any(), described(run))));
     }
     let clients = ListParams::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
     let pods = cluster.api::<Pod>().list(&clients).await.map(|list| list.items).unwrap_or_default();
-    pods.iter().filter_map(load_of).filter(|load| runs.contains(&load.run)).collect()
+    let described = |load: Load| Some(Load { run: runs.get(&load.run)?.clone(), ..load });
+    pods.iter().filter_map(load_of).filter_map(described).collect()
 }
 
 /// Shows `view` until everything in it has ended.

@@ -7,16 +7,23 @@ mod search;
 pub use lines::noise;
 
 use super::figures::rate;
-use dragstrip_crds::{BenchmarkRun, run::PhaseStatus, units::thousands};
+use dragstrip_crds::{
+    BenchmarkRun,
+    run::PhaseStatus,
+    units::{counted, thousands},
+};
+use dragstrip_results::result::TOTAL;
 use kube::ResourceExt;
 use std::fmt::Write;
 
 /// Hits, misses, errors and the tool's own rate, by operation.
 fn operations(phase: &PhaseStatus) -> impl Iterator<Item = String> {
-    phase.operations.iter().filter_map(|operation| {
-        let hits = operation.hits.map(|hits| format!("{} hits", thousands(hits)));
-        let misses = operation.misses.map(|misses| format!("{} misses", thousands(misses)));
-        let errors = (operation.errors > 0).then(|| format!("{} errors", thousands(operation.errors)));
+    // The total of a single operation repeats it.
+    let repeats = |name: &str| name == TOTAL && phase.operations.len() == 2;
+    phase.operations.iter().filter(move |it| !repeats(&it.operation)).filter_map(|operation| {
+        let hits = operation.hits.map(|hits| counted(hits, "hit"));
+        let misses = operation.misses.map(|misses| format!("{} missed", thousands(misses)));
+        let errors = (operation.errors > 0).then(|| counted(operation.errors, "error"));
         let own = operation.tool_operations_per_second;
         let own = own.map(|own| format!("the tool itself reports {} ops/s", rate(own)));
         let parts: Vec<String> = [hits, misses, errors, own].into_iter().flatten().collect();
@@ -115,6 +122,7 @@ mod tests {
     fn hits_misses_and_the_tools_own_rate_are_printed_by_operation() {
         let text = of(&[run("a", "redis", 151_234.4)]);
         assert!(text.contains("a: Pending - 1 measurement stored"), "{text}");
-        assert!(text.contains("read: GET: 9 hits, 1 misses, the tool itself reports 75,617 ops/s"), "{text}");
+        assert!(text.contains("read: GET: 9 hits, 1 missed, the tool itself reports 75,617 ops/s"), "{text}");
+        assert!(!text.contains("TOTAL"), "it repeats GET: {text}");
     }
 }

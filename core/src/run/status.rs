@@ -26,7 +26,7 @@ use dragstrip_crds::{
     },
     thresholds::ThresholdStatus,
 };
-use dragstrip_results::thresholds;
+use dragstrip_results::thresholds::{evaluate, missed};
 use figures::Figures;
 pub use figures::Results;
 pub use findings::STARTING;
@@ -192,7 +192,7 @@ fn bounds(
         return old.thresholds.clone();
     }
     let declared: Vec<&str> = run.spec.phases.iter().map(|phase| phase.name.as_str()).collect();
-    thresholds::evaluate(&run.spec.thresholds, &declared, &figures.phases)
+    evaluate(&run.spec.thresholds, &declared, &figures.phases)
 }
 
 /// The status of `run` before `step`, with the figures of `results` where they were read.
@@ -222,6 +222,9 @@ pub fn of_step(
     let (verdict, reasons) = verdict::verdict(&figures, step);
     if verdict == Some(Verdict::Degraded) {
         text = format!("{text}; Degraded: {}", reasons.join(", "));
+    }
+    if let Some(missed) = missed(&thresholds).filter(|_| phase == RunPhase::Succeeded) {
+        text = format!("{text}; threshold not met: {missed}");
     }
     let target = target(run, old, snapshot, &figures);
     let record = results.filter(|results| !results.is_empty());

@@ -47,7 +47,11 @@ pub fn child(
     run.metadata = metadata(suite, &plan.name(cell, repetition));
     run.labels_mut().insert(labels::CELL.to_owned(), cell.digest.clone());
     run.labels_mut().insert(labels::REPETITION.to_owned(), repetition.to_string());
-    run.annotations_mut().insert(labels::CELL_WORDS.to_owned(), cell.words.clone());
+    let which = match suite.spec.repetitions {
+        1 => String::new(),
+        all => format!(", {repetition} of {all}"),
+    };
+    run.annotations_mut().insert(labels::CELL_WORDS.to_owned(), cell.words.clone() + &which);
     run.annotations_mut().insert(labels::GIVEN_SPEC.to_owned(), cell.given_spec.clone());
     run
 }
@@ -148,7 +152,7 @@ mod tests {
         assert!(is_own(&run, "suite-uid") && !is_own(&run, "another-uid"));
         assert_eq!(run.labels()[labels::SUITE_UID], "suite-uid");
         assert_eq!(run.labels()[labels::REPETITION], "2");
-        assert_eq!(run.annotations()[labels::CELL_WORDS], "v");
+        assert_eq!(run.annotations()[labels::CELL_WORDS], "v, 2 of 3");
         assert!(run.name_any().ends_with("-2") && run.namespace() == suite.namespace());
     }
 

@@ -1,13 +1,12 @@
 //! A run that has ended, in its suite's cache until the report: compressed, since a thousand runs
 //! would take more memory than the operator has. Pure.
 
-use dragstrip_core::labels::CELL_WORDS;
+use dragstrip_core::suite::described;
 use dragstrip_crds::{
     BenchmarkRun,
     run::{RunPhase, Verdict},
 };
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
-use kube::ResourceExt;
 
 #[derive(Debug)]
 pub struct Ended {
@@ -42,9 +41,8 @@ impl Ended {
         compressed.shrink_to_fit();
         let phases = run.status.iter().flat_map(|status| &status.phases);
         let results = phases.flat_map(|phase| &phase.repetitions);
-        let cell = run.annotations().get(CELL_WORDS).cloned().unwrap_or_default();
         Ok(Self {
-            description: format!("{} ({cell})", run.name_any()),
+            description: described(run),
             phase: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
             failed: failed(run),
             seconds: seconds(run),
@@ -61,6 +59,7 @@ impl Ended {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use dragstrip_core::labels::CELL_WORDS;
     use serde_json::json;
 
     /// A run that ended in this phase.

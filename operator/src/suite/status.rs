@@ -18,6 +18,7 @@ use dragstrip_crds::{
     run::RunPhase,
     suite::{BaselineStatus, RowStatus, SuitePhase, SuiteProgress},
     thresholds::MetricName,
+    units::counted,
 };
 use dragstrip_report::{
     document::{Document, Row},
@@ -144,21 +145,17 @@ fn obstacles(cache: &SuiteCache, report: &Report) -> Vec<(&'static str, String)>
     let broken = names(&|run| run.phase != RunPhase::Succeeded);
     let invalid = names(&|run| run.phase == RunPhase::Succeeded && run.failed);
     let missed = report.document.thresholds.iter().filter(|threshold| !threshold.met);
-    let missed: Vec<String> = missed
-        .map(|threshold| {
-            let cell = threshold.cell.as_ref().map(|cell| format!("{cell}, ")).unwrap_or_default();
-            format!("{cell}{} {}: {}", threshold.phase, threshold.operation, threshold.message)
-        })
-        .collect();
-    let reported = |reason, what: &str, names: Vec<String>| {
-        (!names.is_empty()).then(|| (reason, format!("{} {what}: {}", names.len(), some(&names))))
+    let missed: Vec<String> = missed.map(|threshold| threshold.message.clone()).collect();
+    let reported = |reason, noun: &str, what: &str, names: Vec<String>| {
+        let count = counted(names.len() as u64, noun);
+        (!names.is_empty()).then(|| (reason, format!("{count} {what}: {}", some(&names))))
     };
     let baseline = report.baseline_trouble();
     [
-        reported("RunsFailed", "runs did not succeed", broken),
-        reported("InvalidRuns", "runs are Invalid", invalid),
+        reported("RunsFailed", "run", "did not succeed", broken),
+        reported("InvalidRuns", "run", "Invalid", invalid),
         baseline.map(|why| ("BaselineMissing", format!("nothing to compare with: {why}"))),
-        reported("ThresholdMissed", "thresholds are not met", missed),
+        reported("ThresholdMissed", "threshold", "not met", missed),
     ]
     .into_iter()
     .flatten()
@@ -300,7 +297,8 @@ pub fn of_end(
     };
     let (phase, message) = match ending {
         Ending::Completed => {
-            (SuitePhase::Succeeded, format!("{} runs have ended; the suite {how}", progress.done))
+            let runs = counted(progress.done.unsigned_abs().into(), "run");
+            (SuitePhase::Succeeded, format!("{runs} ended; the suite {how}"))
         }
         Ending::Stopped => (
             SuitePhase::Failed,

@@ -188,14 +188,14 @@ impl<'a> Collector<'a> {
         self.entry.run.status.as_ref().map_or(&[], |status| &status.phases)
     }
 
-    /// Every part of an Invalid run is Invalid.
+    /// Every part of an Invalid run is Invalid, but not what was measured before a run was cancelled.
     fn verdict(&self, part: Option<Verdict>) -> Option<Verdict> {
-        let status = self.entry.run.status.as_ref();
-        let run = status.and_then(|status| status.verdict);
-        let failed = status.is_some_and(|status| {
-            run.is_none() && matches!(status.phase, RunPhase::Failed | RunPhase::Cancelled)
+        let invalid = self.entry.run.status.as_ref().is_some_and(|status| match status.phase {
+            RunPhase::Cancelled => false,
+            RunPhase::Failed => status.verdict.is_none_or(|verdict| verdict == Verdict::Invalid),
+            _ => status.verdict == Some(Verdict::Invalid),
         });
-        if failed || run == Some(Verdict::Invalid) { Some(Verdict::Invalid) } else { part }
+        if invalid { Some(Verdict::Invalid) } else { part }
     }
 
     fn add(

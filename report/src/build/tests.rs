@@ -278,6 +278,19 @@ fn invalid_measurements_are_in_no_mean() {
 }
 
 #[test]
+fn a_cancelled_run_keeps_what_it_measured() {
+    for verdict in [None, Some(Verdict::Invalid)] {
+        let mut cancelled = run("sprint", "redis-7", &[100_000.0, 101_000.0], 1.0);
+        let status = cancelled.status.as_mut().unwrap();
+        (status.phase, status.verdict) = (dragstrip_crds::run::RunPhase::Cancelled, verdict);
+        let entries = vec![entry("sprint", &[], 1, cancelled)];
+        let document = build(Input { entries, ..Input::default() });
+        let rate = row(&document, "sprint", &[], "OperationsPerSecond");
+        assert!(rate.spread.is_some() && rate.verdict == Some(Verdict::Valid), "{verdict:?}: {rate:?}");
+    }
+}
+
+#[test]
 fn an_invalid_baseline_compares_nothing_and_gives_the_reason() {
     let mut input = suite_input();
     for entry in input.entries.iter_mut().filter(|entry| entry.cell.variant == "redis-7") {

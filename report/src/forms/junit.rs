@@ -11,11 +11,11 @@ fn failure(message: String) -> TestCaseStatus {
     status
 }
 
-fn outcome(run: &RunRecord) -> TestCaseStatus {
+fn outcome(document: &Document, run: &RunRecord) -> TestCaseStatus {
     match (run.phase, run.verdict) {
         (RunPhase::Succeeded, verdict) if verdict != Some(Verdict::Invalid) => TestCaseStatus::success(),
         (RunPhase::Failed | RunPhase::Succeeded, _) => {
-            failure(trouble(run, 0).unwrap_or_else(|| format!("{} failed", run.name)))
+            failure(trouble(document, run, 0).unwrap_or_else(|| format!("{} failed", run.name)))
         }
         (phase, _) => {
             let mut status = TestCaseStatus::skipped();
@@ -29,7 +29,7 @@ fn runs(document: &Document) -> TestSuite {
     let mut suite = TestSuite::new("runs");
     for run in &document.runs {
         let name = format!("{}, run {}", run.cell.label(&document.axes), run.repetition);
-        let mut case = TestCase::new(name, outcome(run));
+        let mut case = TestCase::new(name, outcome(document, run));
         case.set_classname(document.title.as_str());
         if let Some((start, end)) = run.started_at.zip(run.finished_at) {
             case.set_time(end.duration_since(start).unsigned_abs());

@@ -95,8 +95,26 @@ mod tests {
         let lines = troubles(&document);
         assert_eq!(lines.len(), 1 + invalid.len(), "{lines:#?}");
         let text = lines.join("\n");
-        let alike = format!("{} (Succeeded) and {} more like it, Degraded", valid[0], valid.len() - 1);
+        let alike = format!(
+            "{} (redis-7 pipeline=1, 1 of 3) and {} more like it: Succeeded, Degraded",
+            valid[0],
+            valid.len() - 1
+        );
         assert!(text.contains(&alike) && invalid.iter().all(|name| text.contains(name)), "{text}");
+    }
+
+    #[test]
+    fn a_reason_that_several_phases_share_is_printed_once_behind_them() {
+        let mut document = suite();
+        let reason = |phase: &str| {
+            serde_json::from_value(serde_json::json!({"phase": phase, "reason": "SharedNode",
+                "verdict": "Degraded", "message": "clients and server shared node a"}))
+            .unwrap()
+        };
+        document.runs[0].verdict = Some(Verdict::Degraded);
+        document.runs[0].reasons = ["write", "read"].map(reason).to_vec();
+        let text = render(&document);
+        assert!(text.contains(": write, read: clients and server shared node a\n"), "{text}");
     }
 
     #[test]
@@ -104,7 +122,9 @@ mod tests {
         let mut document = suite();
         document.runs[1].timelines = vec![unsteady()];
         let name = document.runs[1].name.clone();
-        let line = format!("{name}, read, stall from 3 s to 4 s and 7 s to 10 s: throughput stalled");
+        let line = format!(
+            "{name} (redis-7 pipeline=1, 2 of 3), read, stall from 3 s to 4 s and 7 s to 10 s: throughput stalled"
+        );
         let text = render(&document);
         assert!(text.contains(&format!("not steady: {line}\n")), "{text}");
         let markdown = crate::forms::markdown::render(&document);
@@ -119,7 +139,7 @@ mod tests {
         let sentence = "twice the connections (2 per thread) changed throughput by +80.0 %";
         let limit = serde_json::json!({"phase": "read", "by": "Connections", "evidence": "", "confirmation": sentence});
         document.runs[0].limited_by = vec![serde_json::from_value(limit).unwrap()];
-        let line = format!("{}, read: {sentence}", document.runs[0].name);
+        let line = format!("{} (redis-7 pipeline=1, 1 of 3), read: {sentence}", document.runs[0].name);
         let text = render(&document);
         assert!(text.contains(&format!("confirmed: {line}\n")), "{text}");
         let markdown = crate::forms::markdown::render(&document);
@@ -141,16 +161,16 @@ mod tests {
         document.runs[3].failure = Some("Pods: none was scheduled".to_owned());
         let text = render(&document);
         assert!(text.contains("12 runs (8 Valid, 1 Failed, 3 Cancelled)"), "{text}");
-        let [first, .., failed] = [0, 1, 2, 3].map(|place| document.runs[place].name.clone());
+        let [first, .., failed] = [0, 1, 2, 3].map(|place| document.describe(&document.runs[place]));
         for line in [
-            format!("{first} (Cancelled) and 2 more like it\n"),
-            format!("{failed} (Failed): Pods: none was scheduled\n"),
+            format!("{first} and 2 more like it: Cancelled\n"),
+            format!("{failed}: Failed: Pods: none was scheduled\n"),
         ] {
             assert!(text.contains(&line), "{line:?} is not in: {text}");
         }
         let markdown = crate::forms::markdown::render(&document);
         assert!(
-            markdown.contains("**Runs that are not Valid**") && markdown.contains("(Cancelled)"),
+            markdown.contains("**Runs that are not Valid**") && markdown.contains(": Cancelled"),
             "{markdown}"
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     compare,
-    document::{BaselineHead, Difference, Document, PhaseLimit, Row, RunRecord, Timeline},
+    document::{BaselineHead, Difference, Document, PhaseLimit, PhaseReason, Row, RunRecord, Timeline},
     figures::{heading, spread},
     select::{grouped, headline, phase_label, phases, totals, varied_axes},
     tables::word,
@@ -10,6 +10,7 @@ use crate::{
 use dragstrip_crds::{
     run::{Disturbance, Interval, RunPhase, Verdict, VerdictReason},
     thresholds::MetricName,
+    units::counted,
 };
 use std::collections::BTreeMap;
 
@@ -75,9 +76,8 @@ pub fn summary(document: &Document) -> String {
     let compared = compared.filter_map(|row| Some(row.comparison.as_ref()?.verdict));
     let what = if document.headlines.is_empty() { "throughput" } else { "headlines" };
     let compared = counts(compared, word).map(|verdicts| format!("; {what}: {verdicts}"));
-    let runs = document.runs.len();
-    let plural = if runs == 1 { "" } else { "s" };
-    format!("{runs} run{plural}{endings}{thresholds}{}", compared.unwrap_or_default())
+    let runs = counted(document.runs.len() as u64, "run");
+    format!("{runs}{endings}{thresholds}{}", compared.unwrap_or_default())
 }
 
 pub fn baseline_name(baseline: &BaselineHead) -> String {
@@ -102,18 +102,27 @@ pub fn difference(difference: &Difference) -> String {
     )
 }
 
+/// Each reason of `run` once, behind the phases that have it.
+pub fn reasons(run: &RunRecord) -> Vec<String> {
+    let alike = grouped(&run.reasons, |found| &found.reason.message);
+    let line = |(message, found): (&String, Vec<&PhaseReason>)| {
+        let phases: Vec<&str> = found.iter().map(|found| found.phase.as_str()).collect();
+        format!("{}: {message}", phases.join(", "))
+    };
+    alike.into_iter().map(line).collect()
+}
+
 /// Why a run is not Valid, in one line, also on behalf of `more` similar runs.
-pub fn trouble(run: &RunRecord, more: usize) -> Option<String> {
+pub fn trouble(document: &Document, run: &RunRecord, more: usize) -> Option<String> {
     let verdict = match Ending::of(run) {
         Ending::Judged(Verdict::Valid) | Ending::Unjudged | Ending::Unfinished => return None,
         Ending::Judged(verdict) => format!(", {verdict}"),
         Ending::Failed | Ending::Cancelled => String::new(),
     };
-    let reasons = run.reasons.iter().map(|found| format!("{}: {}", found.phase, found.reason.message));
-    let all: Vec<String> = run.failure.iter().cloned().chain(reasons).collect();
+    let all: Vec<String> = run.failure.iter().cloned().chain(reasons(run)).collect();
     let why = if all.is_empty() { String::new() } else { format!(": {}", all.join("; ")) };
     let others = if more == 0 { String::new() } else { format!(" and {more} more like it") };
-    Some(format!("{} ({}){others}{verdict}{why}", run.name, run.phase))
+    Some(format!("{}{others}: {}{verdict}{why}", document.describe(run), run.phase))
 }
 
 /// Why runs are not Valid. Runs that are Degraded or cancelled for the same reasons share a line:
@@ -127,7 +136,7 @@ pub fn troubles(document: &Document) -> Vec<String> {
         let reasons = run.reasons.iter().map(|found| (&found.phase, &found.reason.reason));
         (ending.word(), name, reasons.collect::<Vec<_>>())
     });
-    groups.into_iter().filter_map(|(_, runs)| trouble(runs.first()?, runs.len() - 1)).collect()
+    groups.into_iter().filter_map(|(_, runs)| trouble(document, runs.first()?, runs.len() - 1)).collect()
 }
 
 /// More lines about leaders would repeat the tables.
@@ -198,7 +207,7 @@ fn first(mut lines: Vec<String>, what: &str) -> Vec<String> {
 pub fn confirmations(document: &Document) -> Vec<String> {
     let of_run = |run: &RunRecord| {
         let line = |limit: &PhaseLimit| {
-            Some(format!("{}, {}: {}", run.name, limit.phase, limit.confirmation.as_ref()?))
+            Some(format!("{}, {}: {}", document.describe(run), limit.phase, limit.confirmation.as_ref()?))
         };
         run.limited_by.iter().filter_map(line).collect::<Vec<_>>()
     };
@@ -216,7 +225,8 @@ pub fn unsteady(document: &Document) -> Vec<String> {
             let several = run.timelines.iter().filter(|other| other.phase == timeline.phase).count() > 1;
             let repetition = several.then(|| format!(", repetition {}", timeline.repetition));
             let (phase, repetition) = (&timeline.phase, repetition.unwrap_or_default());
-            format!("{}, {phase}{repetition}, {}: {}", run.name, intervals(&found.intervals), found.message)
+            let when = intervals(&found.intervals);
+            format!("{}, {phase}{repetition}, {when}: {}", document.describe(run), found.message)
         };
         findings.map(line).collect::<Vec<_>>()
     };

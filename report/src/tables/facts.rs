@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 pub fn conditions(document: &Document) -> Grid {
     let runs: Vec<&RunRecord> = document.runs.iter().filter(|run| !run.provenance.is_empty()).collect();
     let facts: BTreeSet<&String> = runs.iter().flat_map(|run| run.provenance.keys()).collect();
-    let mut all: Vec<[String; 3]> = facts.into_iter().flat_map(|fact| lines(&runs, fact)).collect();
+    let mut all: Vec<[String; 3]> = facts.into_iter().flat_map(|fact| lines(document, &runs, fact)).collect();
     all.sort_by_key(|[_, whose, _]| whose != ALL);
     Grid {
         title: String::new(),
@@ -21,14 +21,14 @@ pub fn conditions(document: &Document) -> Grid {
 
 const ALL: &str = "all";
 
-fn lines(runs: &[&RunRecord], fact: &str) -> Vec<[String; 3]> {
+fn lines(document: &Document, runs: &[&RunRecord], fact: &str) -> Vec<[String; 3]> {
     let line = |whose: &str, value: &str| [fact, whose, value].map(str::to_owned);
     if let Some(value) = shared(runs, fact) {
         return vec![line(ALL, value)];
     }
     let variants = grouped(runs.iter().copied(), |run| run.cell.variant.as_str());
     let by_variant = variants.iter().map(|(variant, runs)| Some(line(variant, shared(runs, fact)?)));
-    let by_run = || runs.iter().map(|run| line(&run.name, value(run, fact))).collect();
+    let by_run = || runs.iter().map(|run| line(&document.describe(run), value(run, fact))).collect();
     let mut lines: Vec<_> = by_variant.collect::<Option<_>>().unwrap_or_else(by_run);
     lines.retain(|[_, _, value]| !value.is_empty());
     lines
@@ -74,9 +74,9 @@ mod tests {
                 "kernel all 6.1",
                 "image a a@1",
                 "image b b@1",
-                "node a1 n1",
-                "node a2 n2",
-                "node b1 n1",
+                "node a1 (a) n1",
+                "node a2 (a) n2",
+                "node b1 (b) n1",
                 "note a x"
             ]
         );

@@ -9,7 +9,10 @@ use crate::{
         validate::attempt::ValidatedRun,
     },
 };
-use dragstrip_crds::run::{FailureStatus, QueueStatus, RunPhase, SetbackStatus};
+use dragstrip_crds::{
+    run::{FailureStatus, QueueStatus, RunPhase, SetbackStatus},
+    units::counted,
+};
 use dragstrip_results::protocol::RunnerStage;
 use std::collections::BTreeMap;
 
@@ -69,7 +72,7 @@ pub(super) fn phase_and_message(
         }
         Step::Collect(_) | Step::ReadMemory(_) => (RunPhase::Collecting, String::new()),
         Step::Finish(Ending::Succeeded) => {
-            (RunPhase::Succeeded, format!("all {} measurements are stored", plan::wanted(run, stored)))
+            (RunPhase::Succeeded, counted(plan::wanted(run, stored) as u64, "measurement") + " stored")
         }
         Step::Finish(Ending::Failed(failure)) => (RunPhase::Failed, failed(failure)),
         Step::Finish(Ending::Cancelled) => (RunPhase::Cancelled, "stopped by spec.cancel".to_owned()),

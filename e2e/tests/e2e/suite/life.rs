@@ -175,7 +175,7 @@ async fn a_suite_measures_each_run_once_through_restarts_of_the_operator_and_rep
         let rows = status(&suite).rows;
         let compared = rows.iter().filter(|row| row.comparison.is_some());
         ensure!(compared.count() >= 2, "valkey is not compared with redis: {rows:?}");
-        env.event("BenchmarkSuite", "engines", "Succeeded", "8 runs have ended", NOTICE).await?;
+        env.event("BenchmarkSuite", "engines", "Succeeded", "8 runs ended", NOTICE).await?;
         env.delete::<BenchmarkSuite>("engines").await?;
         env.none_labelled::<BenchmarkRun>("dragstrip.dev/suite=engines", SHORT_RUN).await?;
         env.none_labelled::<ConfigMap>("dragstrip.dev/suite=engines", SHORT_RUN).await

@@ -1,6 +1,9 @@
 //! Every run: its ending, the reasons for its verdict, and its bottleneck.
 
-use super::{super::words::Ending, table, verdicts};
+use super::{
+    super::words::{Ending, reasons},
+    table, verdicts,
+};
 use crate::{
     document::{Document, RunRecord},
     select::distinct,
@@ -36,9 +39,7 @@ fn line(document: &Document, run: &RunRecord) -> Markup {
             td.v { (verdicts::run_badge(run)) }
             td.text {
                 @if let Some(failure) = &run.failure { p { (failure) } }
-                @for reason in &run.reasons {
-                    p { b { (reason.reason.reason) } " in " (reason.phase) ": " (reason.reason.message) }
-                }
+                @for reason in reasons(run) { p { (reason) } }
             }
             td class=[confirmed.then_some("text")] {
                 span title=(evidence.collect::<Vec<_>>().join("\n")) { (limiters.join(", ")) }

@@ -42,7 +42,7 @@ fn finding(
     found: &VerdictReason,
 ) -> Markup {
     let name = format!("{} · {}", run.cell.label(&document.axes), timeline.phase);
-    let about = format!("{}, repetition {}", run.name, timeline.repetition);
+    let about = format!("{}, repetition {}", document.describe(run), timeline.repetition);
     let series = layout.series_of(&run.cell);
     let seconds = timeline.operations.len() as f64;
     let throughput = chart("ops/s", seconds, &averaged(&timeline.operations), series, found);
