@@ -5,7 +5,7 @@ pub mod decide;
 pub mod expand;
 pub mod other;
 mod paths;
-mod rights;
+pub mod rights;
 pub mod round;
 pub mod schedule;
 pub mod validate;

@@ -6,12 +6,13 @@ mod finding;
 mod manifests;
 mod nodes;
 mod operator;
+mod references;
 
 use super::client::{Cluster, forbidden};
 use crate::{
     manifests::{
         check::{Object, check},
-        documents,
+        documents::{self, Document},
     },
     output::print::{self, Form},
 };
@@ -35,7 +36,7 @@ pub struct Options {
     #[arg(long)]
     pub release: Option<String>,
     /// Check that the nodes have room for the manifests in these files or directories, or on standard
-    /// input (-).
+    /// input (-), and that the Secrets, ConfigMaps and Datastores exist that they name.
     #[arg(short, long = "filename", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
@@ -83,17 +84,18 @@ async fn clocks(client: &Client) -> Finding {
     }
 }
 
-/// The valid objects of the manifests, and a finding if others are invalid.
-fn declared(options: &Options) -> Result<(Vec<Object>, Option<Finding>), Error> {
-    let checked = check(documents::read(&options.files)?);
+/// The valid objects of `documents`, and a finding if others are invalid.
+fn declared(documents: Vec<Document>) -> (Vec<(Document, Object)>, Option<Finding>) {
+    let checked = check(documents);
     let invalid = (checked.errors() > 0)
         .then(|| fail("manifests: some are invalid and were not checked", "see why: dragstrip validate -f"));
-    Ok((checked.objects.into_iter().map(|(_, object)| object).collect(), invalid))
+    (checked.objects, invalid)
 }
 
 async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Error> {
     let client = &cluster.client;
-    let (objects, invalid) = declared(options)?;
+    let documents = documents::read(&options.files)?;
+    let (objects, invalid) = declared(documents.clone());
     // Without an answer to this nothing else would be answered either.
     let kinds =
         served(client, operator::GROUP_VERSION).await.map_err(|error| Error::Served(Box::new(error)))?;
@@ -109,10 +111,11 @@ async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, E
     match Api::<Node>::all(client.clone()).list(&ListParams::default()).await {
         Ok(list) => {
             findings.extend(nodes::nodes(&list.items));
-            findings.extend(manifests::room(&objects, &list.items));
+            findings.extend(manifests::room(objects.iter().map(|(_, object)| object), &list.items));
         }
         Err(error) => findings.push(unseen("nodes", &error, "get the right to list nodes")),
     }
+    findings.extend(references::check(cluster, &objects, &documents).await);
     findings.extend(invalid);
     findings.push(clocks(client).await);
     Ok(findings)

@@ -28,7 +28,9 @@ pub fn check<K: CustomResourceExt>(object: &Value) -> Vec<Problem> {
     let broken = Validator::new().validate_compiled(rules, object, None);
     let broken = broken.err().map(ValidationErrors::into_vec).unwrap_or_default();
     let problem = |field: String, message: String| match value_at(object, &field) {
-        Some(Value::String(text)) => Problem::new(field, format!("{text:?}: {message}")),
+        Some(Value::String(text)) if !message.contains(text.as_str()) => {
+            Problem::new(field, format!("{text:?}: {message}"))
+        }
         _ => Problem::new(field, message),
     };
     broken.into_iter().map(|error| problem(error.field_path, error.message)).collect()

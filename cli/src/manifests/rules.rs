@@ -4,7 +4,10 @@ use super::{admission, documents::Document, kind::Kind, problem::Problem, schema
 use dragstrip_core::{
     datastore::validate::validate as validate_datastore,
     run::validate::{unsuitable, validate as validate_run},
-    suite::expand::{ChildRun, expand},
+    suite::{
+        expand::{ChildRun, expand},
+        schedule::Schedule,
+    },
 };
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec};
 use k8s_openapi::api::core::v1::Node;
@@ -72,7 +75,8 @@ fn own_datastore_problems(run: &BenchmarkRun, spec: &DatastoreSpec) -> Vec<Probl
         problem.field = format!("{WITHIN}{}", problem.field.strip_prefix("spec").unwrap_or_default());
     }
     if found.is_empty() {
-        found.extend(datastore_problem(&datastore).map(|message| Problem::new(WITHIN, message)));
+        let within = |message: String| message.replace("spec.", &format!("{WITHIN}."));
+        found.extend(datastore_problem(&datastore).map(|message| Problem::new("", within(message))));
     }
     found.extend(target_problem(run, spec));
     found
@@ -107,7 +111,9 @@ fn suite_problems(suite: &BenchmarkSuite) -> Vec<Problem> {
             return invalid.0.iter().map(|problem| Problem::new("", problem.as_str())).collect();
         }
     };
-    let (mut seen, mut found) = (Vec::new(), Vec::new());
+    let schedule = suite.spec.schedule.as_ref().and_then(|text| Schedule::parse(text).err());
+    let mut found: Vec<_> = schedule.map(|why| Problem::new("spec.schedule", why)).into_iter().collect();
+    let mut seen = Vec::new();
     for child in expanded.runs.iter().filter(|child| child.repetition == 1) {
         for problem in child_problems(child, suite) {
             if !seen.contains(&problem) {

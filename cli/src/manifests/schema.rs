@@ -20,14 +20,41 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The type that `schema` demands where `value` has another.
-fn wrong_type<'a>(schema: &'a JSONSchemaProps, value: &Value) -> Option<&'a str> {
+/// The names of the fields of `schema`.
+fn fields(schema: &JSONSchemaProps) -> impl Iterator<Item = &str> + Clone {
+    schema.properties.iter().flatten().map(|(name, _)| name.as_str())
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// How to write what `schema` demands, where `value` has another type.
+fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
+    let found = type_of(value);
     if schema.x_kubernetes_int_or_string == Some(true) {
-        return (!["integer", "string"].contains(&type_of(value))).then_some("integer or string");
+        return (!["integer", "string"].contains(&found))
+            .then(|| format!("is of type {found}: write a whole number, or a text in quotes"));
     }
     let wanted = schema.type_.as_deref()?;
-    let fits = wanted == type_of(value) || wanted == "number" && value.is_number();
-    (!fits).then_some(wanted)
+    if wanted == found || wanted == "number" && value.is_number() {
+        return None;
+    }
+    // Durations, sizes and fractions have a rule, which says how they are written.
+    let form = schema.x_kubernetes_validations.iter().flatten().find_map(|rule| rule.message.clone());
+    let remedy = match (wanted, value) {
+        (_, Value::Null) => "write a value, or leave the field out".to_owned(),
+        ("string", Value::Number(_) | Value::Bool(_)) => {
+            form.unwrap_or_else(|| "put it in quotes".to_owned())
+        }
+        ("integer", Value::String(text)) if text.parse::<i64>().is_ok() => "leave the quotes out".to_owned(),
+        ("object", _) if schema.properties.is_some() => {
+            format!("write its fields: {}", listed(fields(schema)))
+        }
+        ("array", _) => "write a list, each item behind a dash".to_owned(),
+        _ => format!("must be of type {wanted}"),
+    };
+    Some(format!("is of type {found}: {remedy}"))
 }
 
 /// The first bound of `schema` that `value` breaks.
@@ -64,7 +91,6 @@ fn check_fields(
 ) {
     let missing = schema.required.iter().flatten().filter(|name| !fields.contains_key(*name));
     found.extend(missing.map(|name| Problem::new(field, format!("needs {name}"))));
-    let declared = schema.properties.iter().flatten();
     let open = schema.additional_properties.is_some()
         || schema.properties.is_none()
         || schema.x_kubernetes_preserve_unknown_fields == Some(true);
@@ -75,8 +101,9 @@ fn check_fields(
         } else if let Some(JSONSchemaPropsOrBool::Schema(below)) = &schema.additional_properties {
             check_value(below, value, &at, found);
         } else if !open {
-            let near = did_you_mean(name, declared.clone().map(|(name, _)| name.as_str()));
-            found.push(Problem::new(at, format!("there is no such field{near}")));
+            let near = did_you_mean(name, fields(schema));
+            let all = if near.is_empty() { format!(": use {}", listed(fields(schema))) } else { near };
+            found.push(Problem::new(at, format!("there is no such field{all}")));
         }
     }
 }
@@ -85,11 +112,8 @@ fn check_value(schema: &JSONSchemaProps, value: &Value, field: &str, found: &mut
     if value.is_null() && schema.nullable == Some(true) {
         return;
     }
-    if let Some(wanted) = wrong_type(schema, value) {
-        found.push(Problem::new(
-            field,
-            format!("must be of type {wanted}, and is of type {}", type_of(value)),
-        ));
+    if let Some(message) = wrong_type(schema, value) {
+        found.push(Problem::new(field, message));
         return;
     }
     let choices: Vec<&Value> = schema.enum_.iter().flatten().map(|choice| &choice.0).collect();
@@ -137,10 +161,32 @@ mod tests {
     }
 
     #[test]
+    fn a_number_without_its_unit_is_reported_with_the_form() {
+        let spec = json!({"target": {"datastoreRef": {"name": "a"}}, "timeout": 30,
+            "phases": [{"name": "read", "minimumHitRatio": 0.99, "loadgen": {"duration": "5s"}}]});
+        let found: Vec<String> = check::<BenchmarkRun>(&spec).iter().map(Problem::text).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("spec.phases[0].minimumHitRatio: is of type number: write digits in quotes"),
+            "{found:?}"
+        );
+        assert!(found[1].contains("such as 30s, 5m"), "{found:?}");
+    }
+
+    #[test]
     fn a_wrong_value_is_reported_with_the_right_ones() {
         for (spec, field, words) in [
             (json!({"engine": "Reddis", "threads": 1}), "spec.engine", "did you mean Redis?"),
             (json!({"engine": "Redis", "threads": "two"}), "spec.threads", "must be of type integer"),
+            (json!({"engine": "Redis", "threads": "2"}), "spec.threads", "leave the quotes out"),
+            (json!({"engine": "Redis", "threads": 1, "version": 8.2}), "spec.version", "put it in quotes"),
+            (json!({"engine": "Redis", "threads": 1, "maxMemory": 512}), "spec.maxMemory", "such as 512Mi"),
+            (
+                json!({"engine": "Redis", "threads": 1, "cpu": "own"}),
+                "spec.cpu",
+                "write its fields: exclusive",
+            ),
+            (json!({"engine": "Redis", "threads": 1, "flush": true}), "spec.flush", "use authSecretRef, "),
             (json!({"engine": "Redis", "threads": 0}), "spec.threads", "must be at least 1"),
             (json!({"threads": 1}), "spec", "needs engine"),
         ] {

@@ -87,6 +87,23 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
             "only one of",
         ),
         (
+            "too little memory of a Datastore within a run",
+            run(read).replace(
+                "datastoreRef: {name: redis}",
+                "datastore: {engine: Dragonfly, threads: 4, maxMemory: 256Mi}",
+            ),
+            "BenchmarkRun a",
+            "spec.target.datastore.maxMemory is 256 MiB",
+            "set maxMemory to",
+        ),
+        (
+            "a time that cron does not know",
+            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  schedule: \"0 3 * * 9\"\n  variants: [{name: v, target: {datastoreRef: {name: redis}}}]\n  run:\n    phases:\n    - {name: read, memtier: {testTime: 1s}}\n".to_owned(),
+            "BenchmarkSuite s",
+            "spec.schedule: ",
+            "0 3 * * 9",
+        ),
+        (
             "two of one name",
             format!("{DATASTORE}---\n{DATASTORE}"),
             "Datastore redis",

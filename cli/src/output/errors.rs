@@ -1,7 +1,7 @@
 //! Errors in words: every cause once, and the API server's answers in its own words. Pure.
 
 use dragstrip_results::error_chain::chain_with;
-use kube::core::Status;
+use kube::{config::InferConfigError, core::Status};
 use std::error::Error;
 
 /// Whether kube wraps an answer of the API server here, and adds only a dump of it.
@@ -17,7 +17,8 @@ fn own(error: &(dyn Error + 'static)) -> String {
     {
         return status.message.clone();
     }
-    if wraps_answer(error) {
+    // Its message is that of both places where a client looks, and its source that of the kubeconfig.
+    if wraps_answer(error) || error.is::<InferConfigError>() {
         return String::new();
     }
     let all = error.to_string();

@@ -64,6 +64,14 @@ fn named(value: &Value, paths: &[impl AsRef<str>]) -> BTreeSet<String> {
     paths.iter().flat_map(|path| at(value, path.as_ref())).flat_map(texts).collect()
 }
 
+/// The kinds and names of the objects that `run`, the spec of a run, needs.
+pub fn references(run: &Value) -> Vec<(&'static str, String)> {
+    let kinds = [("Secret", SECRETS), ("ConfigMap", CONFIG_MAPS), ("Datastore", DATASTORES)];
+    let of =
+        |(kind, paths): (&'static str, &[&str])| named(run, paths).into_iter().map(move |name| (kind, name));
+    kinds.into_iter().flat_map(of).collect()
+}
+
 /// The author's own image of a server without a seccomp profile, if this run has one.
 fn unconfined(run: &Value) -> Option<&str> {
     let server = &run["target"]["datastore"];

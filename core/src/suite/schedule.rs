@@ -26,7 +26,12 @@ impl Schedule {
         }
         let mut options = ParseOptions::default();
         options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-        parse_crontab_with(text, options).map(Self).map_err(|error| error.to_string())
+        parse_crontab_with(text, options).map(Self).map_err(|error| {
+            let message = error.to_string();
+            // The last line has the cause, behind a mark below the text.
+            let cause = message.lines().last().unwrap_or_default().trim_start_matches([' ', '^', '-']);
+            format!("{text:?} is not a time of cron: {cause}")
+        })
     }
 
     /// The first time after `then`; `None` if there is none in the next years.

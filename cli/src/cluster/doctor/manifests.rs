@@ -1,7 +1,7 @@
-//! Whether the nodes have room for the objects of manifests. Pure.
+//! Whether the nodes have room, CPUs and images for the objects of manifests. Pure.
 
 use super::{
-    finding::{Finding, ok, warn},
+    finding::{Finding, ok, skip, warn},
     nodes::usable,
 };
 use crate::manifests::check::Object;
@@ -14,7 +14,7 @@ use dragstrip_core::{
     run::validate::client_needs,
     suite::expand::expand,
 };
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, DatastoreSpec, datastore::Placement};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, DatastoreSpec, datastore::Placement, workload::ToolSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
@@ -42,14 +42,46 @@ fn fits(what: &str, placement: &Placement, nodes: &[Node], needed: Room) -> Find
     }
 }
 
-fn server(name: &str, spec: &DatastoreSpec, nodes: &[Node]) -> Finding {
+/// Whether a selected node has a CPU for each thread of a server, if it has fewer.
+fn threads(name: &str, spec: &DatastoreSpec, most: Option<f64>) -> Option<Finding> {
+    let cpus = most.filter(|cpus| *cpus < f64::from(spec.threads))?;
+    Some(warn(
+        format!(
+            "threads: the server of {name} has {} threads, and no selected node more than {cpus} CPUs",
+            spec.threads
+        ),
+        "declare fewer threads, or use a larger machine: threads that share a CPU wait for each other",
+    ))
+}
+
+/// `image` with the registry and path that container runtimes add.
+fn complete(image: &str) -> String {
+    match image.split_once('/') {
+        None => format!("docker.io/library/{image}"),
+        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => image.to_owned(),
+        Some(_) => format!("docker.io/{image}"),
+    }
+}
+
+/// That `image` must be pulled before it can run, if no node has it.
+fn absent_image(image: &str, nodes: &[Node]) -> Option<Finding> {
+    let present = nodes.iter().filter_map(|node| node.status.as_ref()?.images.as_ref()).flatten();
+    let mut names = present.flat_map(|image| image.names.iter().flatten());
+    let image = complete(image);
+    (!names.any(|name| complete(name) == image)).then(|| {
+        skip(
+            format!("image: {image} is on no node, and whether the nodes can pull it was not checked"),
+            "watch the condition Ready or ClientsReady of its first object",
+        )
+    })
+}
+
+fn server(name: &str, spec: &DatastoreSpec, nodes: &[Node]) -> Vec<Finding> {
     let usable: Vec<&Node> = nodes.iter().filter(|node| usable(node)).collect();
-    fits(
-        &format!("the server of {name}"),
-        &spec.placement,
-        nodes,
-        of_pod(spec, most_cpus(&usable, &spec.placement)),
-    )
+    let most = most_cpus(&usable, &spec.placement);
+    let room = fits(&format!("the server of {name}"), &spec.placement, nodes, of_pod(spec, most));
+    let image = spec.image.as_deref().and_then(|image| absent_image(image, nodes));
+    [room].into_iter().chain(threads(name, spec, most)).chain(image).collect()
 }
 
 fn clients(run: &BenchmarkRun, nodes: &[Node]) -> Finding {
@@ -61,8 +93,12 @@ fn clients(run: &BenchmarkRun, nodes: &[Node]) -> Finding {
 
 fn of_run(run: &BenchmarkRun, nodes: &[Node]) -> Vec<Finding> {
     let own = run.spec.target.datastore();
-    let server = own.map(|spec| server(&run.name_any(), spec, nodes));
-    server.into_iter().chain([clients(run, nodes)]).collect()
+    let server = own.into_iter().flat_map(|spec| server(&run.name_any(), spec, nodes));
+    let images = run.spec.phases.iter().filter_map(|phase| match &phase.tool {
+        ToolSpec::Exec(exec) => absent_image(&exec.image, nodes),
+        _ => None,
+    });
+    server.chain([clients(run, nodes)]).chain(images).collect()
 }
 
 /// The runs of `suite`; runs of one variant that need the same are reported once.
@@ -81,9 +117,9 @@ fn of_suite(suite: &BenchmarkSuite, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// Whether `nodes` have room for every server and client of `objects`.
-pub fn room(objects: &[Object], nodes: &[Node]) -> Vec<Finding> {
-    let findings = objects.iter().flat_map(|object| match object {
-        Object::Datastore(datastore) => vec![server(&datastore.name_any(), &datastore.spec, nodes)],
+pub fn room<'a>(objects: impl Iterator<Item = &'a Object>, nodes: &[Node]) -> Vec<Finding> {
+    let findings = objects.flat_map(|object| match object {
+        Object::Datastore(datastore) => server(&datastore.name_any(), &datastore.spec, nodes),
         Object::Run(run) => of_run(run, nodes),
         Object::Suite(suite) => of_suite(suite, nodes),
     });
@@ -121,10 +157,29 @@ mod tests {
             (datastore("8", &json!({})), Level::Warn, "no selected node is that large: a has 4 CPUs"),
             (datastore("2", &json!({"disk": "fast"})), Level::Warn, "no usable node has the labels"),
         ] {
-            let (levels, text) = summary(&room(&[object], &nodes));
+            let (levels, text) = summary(&room([&object].into_iter(), &nodes));
             assert_eq!(levels, [level], "{text}");
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn threads_beyond_every_node_and_images_that_no_node_has_are_reported() {
+        let declared = |image: &str, threads: u32| {
+            let spec = json!({"engine": "Redis", "threads": threads, "maxMemory": "64Mi", "image": image,
+                "resources": {"requests": {"cpu": "1", "memory": "128Mi"}}});
+            Object::Datastore(Box::new(Datastore::new("redis", serde_json::from_value(spec).unwrap())))
+        };
+        let mut node = large("a");
+        let images = json!([{"names": ["docker.io/library/redis:8.2"]}]);
+        node.status.as_mut().unwrap().images = serde_json::from_value(images).unwrap();
+        let found = |object: Object| summary(&room([&object].into_iter(), std::slice::from_ref(&node)));
+        let (levels, text) = found(declared("redis:8.2", 8));
+        assert_eq!(levels, [Level::Ok, Level::Warn], "{text}");
+        assert!(text.contains("redis has 8 threads, and no selected node more than 4 CPUs"), "{text}");
+        let (levels, text) = found(declared("example.com/redis:8.2", 4));
+        assert_eq!(levels, [Level::Ok, Level::Skip], "{text}");
+        assert!(text.contains("image: example.com/redis:8.2 is on no node"), "{text}");
     }
 
     #[test]
@@ -141,7 +196,7 @@ mod tests {
             }
         }))
         .unwrap();
-        let (levels, text) = summary(&room(&[Object::Suite(Box::new(suite))], &[large("a")]));
+        let (levels, text) = summary(&room([&Object::Suite(Box::new(suite))].into_iter(), &[large("a")]));
         let servers = text.matches("room: the server of engines, variant redis requests").count();
         let clients = text.matches("room: each client of engines, variant redis requests").count();
         assert_eq!((servers, clients), (2, 1), "{text}");
