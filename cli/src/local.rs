@@ -16,5 +16,5 @@ mod suites;
 mod warden;
 
 pub use command::run;
-pub use options::{Options, RUN_FILE};
+pub use options::{Options, REPORT_FILE, RUN_FILE};
 pub use programs::other_program;

@@ -45,6 +45,7 @@ enum Command {
     /// Print the report of a suite, or of runs side by side. Exit with 1 if one has no results yet.
     #[command(after_help = "Example:
   dragstrip report redis-read valkey-read
+  dragstrip report ~/.cache/dragstrip/runs/first-race-20260101T120000000Z --format html --output-file race.html
   dragstrip report suite engines --format html --output-file engines.html")]
     Report(report::Options),
     /// Compare a run, suite or report with another, or with a published table. Exit with 0 if nothing
@@ -98,18 +99,22 @@ fn program_command(program: Option<&Path>) -> clap::Command {
 
 async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCode, Box<dyn Error>> {
     let connect = || Cluster::connect(&arguments.cluster);
+    let connect_if = async |needed: bool| if needed { connect().await.map(Some) } else { Ok(None) };
     let namespace = arguments.cluster.namespace.as_deref();
     Ok(match arguments.command {
         Command::Run(options) if options.local => local::run(options.files).await?,
         Command::Run(options) => apply::run(&connect().await?, &options, namespace).await?,
         Command::Follow(options) => follow::follow(&connect().await?, &options).await?,
-        Command::Report(options) => report::report(&connect().await?, &options).await?,
+        Command::Report(options) => {
+            let cluster = connect_if(report::needs_cluster(&options)).await?;
+            report::report(cluster.as_ref(), &options).await?
+        }
         Command::Compare(options) => {
-            let cluster = if compare::needs_cluster(&options) { Some(connect().await?) } else { None };
+            let cluster = connect_if(compare::needs_cluster(&options)).await?;
             compare::compare(cluster.as_ref(), &options).await?
         }
         Command::History(options) => {
-            let cluster = if history::needs_cluster(&options) { Some(connect().await?) } else { None };
+            let cluster = connect_if(history::needs_cluster(&options)).await?;
             history::show(cluster.as_ref(), &options).await?
         }
         Command::Cancel(options) => cancel::cancel(&connect().await?, &options).await?,

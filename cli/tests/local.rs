@@ -57,6 +57,13 @@ impl Place {
         self.start_with(&[])
     }
 
+    /// What another command prints in this place, and its exit code.
+    fn command(&self, arguments: &[&str]) -> (String, Option<i32>) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip"));
+        command.args(arguments).current_dir(self.directory.path()).env("KUBECONFIG", "/no/such/file");
+        finished(&command.output().unwrap())
+    }
+
     /// Starts it in this place with more arguments.
     fn start_with(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip"));
@@ -157,6 +164,14 @@ fn a_race_without_a_cluster_ends_with_a_table_and_the_servers_own_count() {
         "{memory} bytes are too many or too few for a small server"
     );
     assert!(fs::read_to_string(place.results().join("table.txt")).unwrap().contains("SET"));
+    assert!(text.contains("(page: report.html)"), "{text}");
+    let page = fs::read_to_string(place.results().join("report.html")).unwrap();
+    assert!(page.contains("Latency by percentile"), "the page has no curves");
+    assert_eq!(place.command(&["report", "results", "--format", "html"]), (page, Some(0)));
+    let (report, code) = place.command(&["report", "results", "results/run.json"]);
+    assert!(code == Some(0) && report.contains("results/run.json"), "{report}");
+    let (refusal, code) = place.command(&["report", "./no-such-run"]);
+    assert!(code == Some(2) && refusal.contains("cannot read ./no-such-run"), "{refusal}");
     place.is_left_alone();
 }
 
@@ -326,9 +341,11 @@ spec:
     let (text, code) = finished(&place.start().wait_with_output().unwrap());
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("run 2 of 2: ") && text.contains("pipeline"), "{text}");
-    for report in ["report.txt", "report.md", "report.csv", "report.json", "junit.xml"] {
+    for report in ["report.html", "report.txt", "report.md", "report.csv", "report.json", "junit.xml"] {
         assert!(place.results().join(report).exists(), "{report} is missing");
     }
+    let stored = fs::read_to_string(place.results().join("report.txt")).unwrap();
+    assert_eq!(place.command(&["report", "results"]), (stored, Some(0)));
     let (text, code) = finished(&place.start().wait_with_output().unwrap());
     assert!(code == Some(2) && text.contains("already contains runs: use another"), "{text}");
     place.is_left_alone();

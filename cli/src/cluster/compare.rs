@@ -21,11 +21,11 @@ use std::{path::Path, process::ExitCode};
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Compare with this baseline: a run or suite (NAME, run/NAME, suite/NAME), a file with a
-    /// BenchmarkRun or a report as JSON, or a published table (.csv).
+    /// Compare with this baseline: a run or suite (NAME, run/NAME, suite/NAME), the directory of a
+    /// local run or suite, a file with a BenchmarkRun or a report as JSON, or a published table (.csv).
     #[arg(value_name = "BASELINE")]
     pub baseline: String,
-    /// Compare this run, suite or file with the baseline.
+    /// Compare this run, suite, directory or file with the baseline.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Compare even what was measured under different conditions.
@@ -53,13 +53,8 @@ pub enum Error {
     Table(String),
 }
 
-pub fn is_file(side: &str) -> bool {
-    let path = Path::new(side);
-    path.is_file() || path.extension().is_some_and(|end| end == "json" || end == "csv")
-}
-
 async fn source(cluster: Option<&Cluster>, side: &str) -> Result<Source, Error> {
-    let Some(cluster) = cluster.filter(|_| !is_file(side)) else {
+    let Some(cluster) = cluster.filter(|_| !gather::is_path(side)) else {
         return Ok(gather::file(Path::new(side))?);
     };
     let subject = cluster.subject(&Given::parse(side, None)?).await?;
@@ -67,7 +62,7 @@ async fn source(cluster: Option<&Cluster>, side: &str) -> Result<Source, Error> 
 }
 
 pub fn needs_cluster(options: &Options) -> bool {
-    !is_file(&options.baseline) || !is_file(&options.name)
+    !gather::is_path(&options.baseline) || !gather::is_path(&options.name)
 }
 
 fn margin(text: &str) -> Result<Margin, String> {

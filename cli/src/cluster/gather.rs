@@ -5,7 +5,10 @@ use super::{
     client::{self, Cluster, Subject},
     results,
 };
-use crate::{local::RUN_FILE, output::input::side_by_side};
+use crate::{
+    local::{REPORT_FILE, RUN_FILE},
+    output::input::side_by_side,
+};
 use dragstrip_core::suite::expand::{self, expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
 use dragstrip_report::{
@@ -17,7 +20,11 @@ use dragstrip_results::result::RepetitionResult;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::Value;
-use std::{collections::BTreeSet, fs, io, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -31,6 +38,8 @@ pub enum Error {
     Mixed(String),
     #[error("cannot read {1}")]
     File(#[source] io::Error, String),
+    #[error("{0} is not the directory of a local run: it has neither {REPORT_FILE} nor {RUN_FILE}")]
+    Directory(String),
     #[error("{1} is neither a BenchmarkRun nor a report as JSON")]
     Json(#[source] serde_json::Error, String),
     #[error("{1} is not a published table")]
@@ -137,8 +146,27 @@ pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>) -> Result<Input
     Ok(input)
 }
 
-/// What the file at `path` holds.
+/// The file of a local run or suite in the directory at `path`.
+fn file_in(path: &Path) -> Option<PathBuf> {
+    [REPORT_FILE, RUN_FILE].map(|name| path.join(name)).into_iter().find(|file| file.is_file())
+}
+
+/// Whether `name` is a path, not the name of a run or suite in a cluster, whether it exists or not.
+pub fn is_path(name: &str) -> bool {
+    let path = Path::new(name);
+    name.starts_with(['/', '.', '~'])
+        || name.ends_with('/')
+        || path.is_file()
+        || file_in(path).is_some()
+        || path.extension().is_some_and(|end| end == "json" || end == "csv")
+}
+
+/// What the file at `path` holds, or that of a local run in this directory.
 pub fn file(path: &Path) -> Result<Source, Error> {
+    if path.is_dir() {
+        let file = file_in(path).ok_or_else(|| Error::Directory(path.display().to_string()))?;
+        return self::file(&file);
+    }
     let text = fs::read_to_string(path).map_err(|error| Error::File(error, path.display().to_string()))?;
     if path.extension().is_some_and(|end| end == "csv") {
         return Ok(Source::Published(text));
@@ -183,6 +211,29 @@ fn from_json(text: &str) -> Result<Source, serde_json::Error> {
 mod tests {
     use super::*;
     use dragstrip_report::json;
+
+    #[test]
+    fn what_looks_like_a_path_is_one_whether_it_exists_or_not() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().to_str().unwrap();
+        for name in ["./run", "/nowhere", "runs/", "main.json", directory] {
+            assert!(is_path(name), "{name}");
+        }
+        for name in ["redis-read", "suite/engines", "run"] {
+            assert!(!is_path(name), "{name}");
+        }
+        let missing = file(Path::new("/nowhere")).unwrap_err().to_string();
+        assert_eq!(missing, "cannot read /nowhere");
+        let empty = file(place.path()).unwrap_err().to_string();
+        assert!(
+            empty.starts_with(directory) && empty.contains("neither report.json nor run.json"),
+            "{empty}"
+        );
+        let report = json::render(&Document { title: "engines".into(), ..Document::default() });
+        std::fs::write(place.path().join(REPORT_FILE), report).unwrap();
+        let Ok(Source::Made(document)) = file(place.path()) else { panic!("the suite has a report") };
+        assert_eq!(document.title, "engines");
+    }
 
     #[test]
     fn a_file_is_a_run_or_a_report_by_its_content() {

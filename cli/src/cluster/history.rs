@@ -3,8 +3,8 @@
 
 use super::{
     client::{self, Cluster, Given},
-    compare::{is_file, made},
-    gather::{self, Source},
+    compare::made,
+    gather::{self, Source, is_path},
     results,
 };
 use crate::{
@@ -77,7 +77,7 @@ pub enum Error {
 }
 
 pub fn needs_cluster(options: &Options) -> bool {
-    !options.names.iter().all(|name| is_file(name))
+    !options.names.iter().all(|name| is_path(name))
 }
 
 /// When the round was due, else when it was created.

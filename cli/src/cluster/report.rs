@@ -2,7 +2,8 @@
 
 use super::{
     client::{self, Cluster, Subject},
-    gather, results,
+    gather::{self, Source},
+    results,
 };
 use crate::output::{
     details,
@@ -12,13 +13,14 @@ use crate::output::{
 use clap::Args;
 use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkRun;
-use dragstrip_report::{build, document::Document};
+use dragstrip_report::{Input, build, document::Document};
 use kube::ResourceExt;
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Report on these runs side by side, or on one suite: NAME, run/NAME, suite/NAME.
+    /// Report on these runs side by side, or on one suite: NAME, run/NAME, suite/NAME, the directory of
+    /// a local run or suite, or a file with a BenchmarkRun or a report as JSON.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]
@@ -41,10 +43,69 @@ pub enum Error {
         label = labels::SUITE
     )]
     ResultsOfSuite(String),
+    #[error("{0} is a published table: compare something with it: dragstrip compare {0} NAME")]
+    Table(String),
+    #[error("{0} is a finished report: report on it alone and without --results, or use dragstrip compare")]
+    Made(String),
     #[error(transparent)]
     Print(#[from] print::Error),
     #[error(transparent)]
     Format(#[from] format::Error),
+}
+
+/// Whether some of the names are those of a cluster.
+pub fn needs_cluster(options: &Options) -> bool {
+    !options.names.iter().all(|name| gather::is_path(name))
+}
+
+/// The runs in the file or directory at `path`, under its name: two directories may have runs of one name.
+fn measured(path: &str) -> Result<Input, Error> {
+    match gather::file(Path::new(path))? {
+        Source::Measured(mut input) => {
+            input.entries.iter_mut().for_each(|entry| path.clone_into(&mut entry.cell.variant));
+            Ok(*input)
+        }
+        Source::Made(_) => Err(Error::Made(path.to_owned())),
+        Source::Published(_) => Err(Error::Table(path.to_owned())),
+    }
+}
+
+/// Reports on what files and directories hold, beside the runs in `cluster` that are named.
+async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+    let (paths, names): (Vec<_>, Vec<_>) =
+        options.names.iter().cloned().partition(|name| gather::is_path(name));
+    let (format, file) = (options.output.format, options.output.output_file.as_deref());
+    let input = match (paths.as_slice(), cluster) {
+        ([path], None) => match gather::file(Path::new(path))? {
+            Source::Made(document) if !options.results => {
+                format::write(&format::render(&document, format), file)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Source::Measured(input) => *input,
+            Source::Made(_) => return Err(Error::Made(path.clone())),
+            Source::Published(_) => return Err(Error::Table(path.clone())),
+        },
+        (paths, cluster) => {
+            let mut input = match cluster {
+                Some(cluster) => gather::subjects(cluster, cluster.subjects(&names).await?).await?,
+                None => Input::default(),
+            };
+            for path in paths {
+                input.entries.extend(measured(path)?.entries);
+            }
+            Input { title: options.names.join(", "), thresholds: Vec::new(), ..input }
+        }
+    };
+    if options.results {
+        let by_run: BTreeMap<_, _> =
+            input.entries.iter().map(|entry| (&entry.cell.variant, &entry.results)).collect();
+        format::write(&print::json(&by_run)?, file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runs: Vec<BenchmarkRun> = input.entries.iter().map(|entry| entry.run.clone()).collect();
+    let details = if format == Format::Text { details::of(&runs) } else { String::new() };
+    format::write(&(format::render(&build(input), format) + &details), file)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The stored report of a finished suite, or what its runs have measured so far.
@@ -114,7 +175,10 @@ pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error
     Ok(())
 }
 
-pub async fn report(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+pub async fn report(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+    let Some(cluster) = cluster.filter(|_| !options.names.iter().any(|name| gather::is_path(name))) else {
+        return of_paths(cluster, options).await;
+    };
     let subjects = cluster.subjects(&options.names).await?;
     let (format, file) = (options.output.format, options.output.output_file.as_deref());
     if options.results {

@@ -6,6 +6,7 @@ use super::{
     clients::{Cut, Measured, measure},
     cpus,
     directory::{self, Directory},
+    options::PAGE_FILE,
     plan::{self, Plan, Surroundings, Track, plan},
     programs,
     server::{self, Server},
@@ -24,6 +25,7 @@ use dragstrip_crds::{
     run::FailureStatus,
     units::thousands,
 };
+use dragstrip_report::{build, html};
 use dragstrip_results::{
     result::{NodeRecord, RepetitionResult},
     signing::{KeyError, SigningKey},
@@ -224,7 +226,7 @@ pub async fn run_locally(
     let track =
         Track { plan: &plan, directory: &directory, agents: &agents, key: &key, stop: &settings.stop };
     let raced = Box::pin(conduct(&track, screen)).await?;
-    screen.step(&format!("results: {}", directory.path().display()));
+    screen.step(&format!("results: {} (page: {PAGE_FILE})", directory.path().display()));
     Ok(raced)
 }
 
@@ -250,7 +252,12 @@ async fn conduct(track: &Track<'_>, screen: &mut Screen) -> Result<Raced, Error>
         }
     };
     let run = BenchmarkRun { status: Some(status), ..plan.run.clone() };
-    directory.finish(&run, &input::text_report(std::slice::from_ref(&run)))?;
+    let mut measured = input::side_by_side(std::slice::from_ref(&run));
+    for entry in &mut measured.entries {
+        entry.results = offline.results.values().cloned().collect();
+    }
+    let page = html::render(&build(measured));
+    directory.finish(&run, &input::text_report(std::slice::from_ref(&run)), &page)?;
     Ok(Raced { run, results: offline.results.clone() })
 }
 

@@ -1,6 +1,9 @@
 //! The directory of a local run and the files in it. Touches files.
 
-use super::{options::RUN_FILE, programs};
+use super::{
+    options::{PAGE_FILE, RUN_FILE},
+    programs,
+};
 use dragstrip_crds::BenchmarkRun;
 use dragstrip_results::result::RepetitionResult;
 use jiff::Timestamp;
@@ -135,9 +138,10 @@ impl Directory {
         self.json(&format!("{RESULTS}/{name}.json"), result)
     }
 
-    /// Stores the run with its status, and its table, and removes what only its processes needed.
-    pub fn finish(&self, run: &BenchmarkRun, table: &str) -> Result<(), Error> {
+    /// Stores the run with its status, its table and its page, and removes what only its processes needed.
+    pub fn finish(&self, run: &BenchmarkRun, table: &str, page: &str) -> Result<(), Error> {
         write(&self.path.join("table.txt"), table)?;
+        write(&self.path.join(PAGE_FILE), page)?;
         self.json(RUN_FILE, run)?;
         let work = self.work();
         fs::remove_dir_all(&work).map_err(|error| Error::Write(error, work))
@@ -161,7 +165,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::create(place.path()).unwrap();
         assert!(directory.runner().exists(), "there is no runner");
-        directory.finish(&run(), "table").unwrap();
+        directory.finish(&run(), "table", "page").unwrap();
         let stored: BenchmarkRun =
             serde_json::from_str(&fs::read_to_string(place.path().join(RUN_FILE)).unwrap()).unwrap();
         assert_eq!(stored.spec, run().spec);
@@ -179,7 +183,7 @@ mod tests {
             "{message}"
         );
         assert!(running.runner().exists(), "the first one's files were removed");
-        running.finish(&run(), "").unwrap();
+        running.finish(&run(), "", "").unwrap();
         assert!(
             matches!(Directory::create(&path), Err(Error::Taken(_, RUN_FILE))),
             "a finished run was overwritten"

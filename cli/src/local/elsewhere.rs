@@ -3,7 +3,7 @@
 #[path = "options.rs"]
 mod options;
 
-pub use options::{Options, RUN_FILE};
+pub use options::{Options, REPORT_FILE, RUN_FILE};
 
 use std::process::ExitCode;
 

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 /// File in a local run's directory with the run and its status.
 pub const RUN_FILE: &str = "run.json";
+/// File in a local suite's directory with its report.
+pub const REPORT_FILE: &str = "report.json";
+/// The page in the directory of a local run or suite.
+pub const PAGE_FILE: &str = "report.html";
 
 #[derive(Debug, Clone, Args)]
 #[group(id = "local_run")]

@@ -4,6 +4,7 @@
 use super::{
     conduct::{passed, print_or_closed, ready, run_locally},
     directory,
+    options::{PAGE_FILE, REPORT_FILE},
     settings::Settings,
 };
 use crate::output::{print, screen::Screen};
@@ -13,7 +14,7 @@ use dragstrip_crds::{
     suite::{Baseline, OnRunFailure},
 };
 use dragstrip_report::{
-    BaselineInput, Entry, Input, build, csv, document::Document, json, junit, markdown, text,
+    BaselineInput, Entry, Input, build, csv, document::Document, html, json, junit, markdown, text,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -98,6 +99,7 @@ impl Planned {
         let passed = entries.len() == all && entries.iter().all(|entry| passed(&entry.run));
         let document = self.document(entries, baseline(spec.baseline.as_ref()));
         write(&directory, &document)?;
+        screen.step(&format!("page: {}", directory.join(PAGE_FILE).display()));
         print_or_closed(&text::render(&document))?;
         raced?;
         Ok(passed && document.thresholds.iter().all(|threshold| threshold.met))
@@ -141,7 +143,8 @@ fn write(directory: &Path, document: &Document) -> Result<(), Error> {
         ("report.txt", text::render(document)),
         ("report.md", markdown::render(document)),
         ("report.csv", csv::render(document)),
-        ("report.json", json::render(document)),
+        (REPORT_FILE, json::render(document)),
+        (PAGE_FILE, html::render(document)),
         ("junit.xml", junit::render(document)),
     ];
     for (name, text) in forms {
