@@ -14,7 +14,7 @@ mod verdict;
 
 pub(crate) use conditions::between as conditions_between;
 pub(crate) use interval::step;
-pub use leaders::leaders;
+pub use leaders::{best, between, leaders};
 pub use outliers::mark as mark_outliers;
 pub use power::starts_needed;
 pub(crate) use verdict::judge;
@@ -24,7 +24,7 @@ use crate::{
     figures,
     input::{BaselineInput, Entries},
     rules::Rules,
-    select::RowIndex,
+    select::{RowIndex, grouped},
 };
 use baseline::{Baseline, Counterpart};
 use dragstrip_crds::suite::ComparisonVerdict;
@@ -50,9 +50,14 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let mut outcomes: Vec<Outcome> = document.rows.iter().map(outcome).collect();
     let figures = document.rows.iter().zip(&mut outcomes);
     let compared = figures.filter_map(|(row, (comparison, _))| Some((row, comparison.as_mut()?)));
-    let family = chance::judge_together(
-        compared.filter(|(row, comparison)| counts(row, comparison)).map(|(_, comparison)| comparison),
-    );
+    let counted = compared.filter(|(row, comparison)| counts(row, comparison));
+    // Used, RSS, peak and bytes per key are one question.
+    let families = grouped(counted.enumerate(), |(place, (row, _))| {
+        let own = (!limits::is_memory(row)).then_some(*place);
+        (&row.cell, &row.phase, own)
+    });
+    let families = families.into_iter().map(|(_, rows)| rows.into_iter().map(|(_, (_, it))| it).collect());
+    let family = chance::judge_together(families);
     let seen = power::notes(document, &baseline, &index);
     for (row, outcome) in document.rows.iter_mut().zip(outcomes) {
         (row.comparison, row.uncompared) = outcome;

@@ -2,6 +2,7 @@
 
 use crate::{
     document::{Cell, Document, Row},
+    figures::is_open,
     select::{all_cells, phases},
 };
 use dragstrip_crds::{
@@ -109,7 +110,10 @@ fn figure(threshold: &Threshold, row: &Row, has_baseline: bool) -> Result<Estima
     match (&row.comparison, threshold.relative_to) {
         (_, RelativeTo::Nothing) => Ok(Estimate { low: mean, mid: mean, high: mean }),
         (Some(found), _) if found.verdict == ComparisonVerdict::NotComparable => Err(found.reason.clone()),
-        (Some(found), _) if has_baseline => Ok(found.ratio),
+        (Some(found), _) if has_baseline => {
+            let high = if is_open(&found.ratio) { f64::INFINITY } else { found.ratio.high };
+            Ok(Estimate { high, ..found.ratio })
+        }
         _ => Err(row.uncompared.clone().unwrap_or_else(|| "there is no baseline".to_owned())),
     }
 }

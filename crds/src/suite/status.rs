@@ -71,6 +71,19 @@ pub enum ComparisonVerdict {
     NotComparable,
 }
 
+/// A ratio and its 95 % confidence interval.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RatioStatus {
+    /// Lower end of the interval.
+    pub low: f64,
+    /// The ratio.
+    pub mid: f64,
+    /// Upper end of the interval; omitted if it has none.
+    pub high: Option<f64>,
+}
+
 /// A row of the table: a figure of one combination over its repetitions.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -89,7 +102,7 @@ pub struct RowStatus {
     /// 99th percentile of latency in milliseconds, mean over the same repetitions.
     pub p99_milliseconds: Option<f64>,
     /// Ratio to the baseline's figure, with the 95 % confidence interval.
-    pub ratio: Option<Estimate>,
+    pub ratio: Option<RatioStatus>,
     /// The result of the comparison.
     pub comparison: Option<ComparisonVerdict>,
     /// The worst verdict of its repetitions.
@@ -146,11 +159,10 @@ pub struct BenchmarkSuiteStatus {
     /// The first rows of the table, at most 32. The report has all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<RowStatus>,
-    /// The row of the highest throughput, if it is significantly higher than each other one of its
-    /// phase; omitted if not, since another one may be as fast.
+    /// The variant with the highest throughput, if it is significantly higher than that of each other
+    /// variant in every phase and at all values of the axes; omitted if not, since another one may be as
+    /// fast. The figures are those of the first phase and values.
     pub best: Option<RowStatus>,
-    /// The row of the lowest throughput.
-    pub worst: Option<RowStatus>,
     /// The baseline.
     pub baseline: Option<BaselineStatus>,
     /// The figures compared with the thresholds, failures first, at most 64.

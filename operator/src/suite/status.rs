@@ -15,16 +15,17 @@ use dragstrip_crds::{
     BenchmarkSuite, BenchmarkSuiteStatus,
     conditions::types::{COMPLETE, PASSED},
     conditions::{self, Finding},
+    measured::Estimate,
     run::RunPhase,
-    suite::{BaselineStatus, RowStatus, SuitePhase, SuiteProgress},
+    suite::{BaselineStatus, RatioStatus, RowStatus, SuitePhase, SuiteProgress},
     thresholds::MetricName,
     units::counted,
 };
 use dragstrip_report::{
+    best,
     document::{Document, Row},
-    leaders,
+    is_open, totals,
 };
-use dragstrip_results::result::TOTAL;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -58,27 +59,8 @@ fn mean(row: &Row) -> Option<f64> {
     row.spread.as_ref().map(|spread| spread.mean)
 }
 
-/// Throughput by combination and phase, of all operations, or of each if they ran one by one.
-fn throughputs(document: &Document) -> Vec<&Row> {
-    let rate = MetricName::OperationsPerSecond.to_string();
-    let rates: Vec<&Row> = document.rows.iter().filter(|row| row.metric == rate).collect();
-    let has_total = |row: &Row| {
-        rates
-            .iter()
-            .any(|other| other.operation == TOTAL && (&other.cell, &other.phase) == (&row.cell, &row.phase))
-    };
-    rates.iter().copied().filter(|row| row.operation == TOTAL || !has_total(row)).collect()
-}
-
-/// The row of the highest throughput, if it is significantly higher than each other one of its phase.
-fn best<'a>(document: &Document, rows: &[&'a Row]) -> Option<&'a Row> {
-    let rate = |row: &&&Row| mean(row).unwrap_or(f64::NEG_INFINITY);
-    let best = rows.iter().max_by(|one, other| rate(one).total_cmp(&rate(other))).copied();
-    let best = best.filter(|best| best.spread.is_some())?;
-    let of_phase =
-        rows.iter().copied().filter(|row| (&row.phase, &row.operation) == (&best.phase, &best.operation));
-    let found = leaders(document, &of_phase.collect::<Vec<_>>());
-    found.is_none_or(|found| found.first == [best]).then_some(best)
+fn ratio(ratio: &Estimate) -> RatioStatus {
+    RatioStatus { low: ratio.low, mid: ratio.mid, high: Some(ratio.high).filter(|_| !is_open(ratio)) }
 }
 
 /// The rows of `throughputs` with their latencies.
@@ -96,7 +78,7 @@ fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
             metric: MetricName::OperationsPerSecond,
             spread: row.spread,
             p99_milliseconds: latency.and_then(mean),
-            ratio: row.comparison.as_ref().map(|comparison| comparison.ratio),
+            ratio: row.comparison.as_ref().map(|comparison| ratio(&comparison.ratio)),
             comparison: row.comparison.as_ref().map(|comparison| comparison.verdict),
             verdict: row.verdict,
         }
@@ -106,14 +88,12 @@ fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
 
 /// Fills `status` with what the `document` shows.
 pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
-    let throughputs = throughputs(document);
+    let throughputs = totals(document, &MetricName::OperationsPerSecond.to_string());
     let mut rows = rows(document, &throughputs);
-    let rate = |row: &&RowStatus| row.spread.as_ref().map_or(f64::NAN, |spread| spread.mean);
-    let measured = rows.iter().filter(|row| row.spread.is_some());
-    status.worst = measured.min_by(|a, b| rate(a).total_cmp(&rate(b))).cloned();
-    let best = best(document, &throughputs);
-    let place = throughputs.iter().position(|row| best.is_some_and(|best| std::ptr::eq(*row, best)));
-    status.best = place.and_then(|place| rows.get(place).cloned());
+    status.best = best(document, &throughputs).and_then(|best| {
+        let place = throughputs.iter().position(|row| std::ptr::eq(*row, best))?;
+        Some(RowStatus { cell: best.cell.variant.clone(), ..rows.get(place)?.clone() })
+    });
     rows.truncate(ROWS);
     status.rows = rows;
     status.baseline = document.baseline.as_ref().map(|baseline| {
@@ -266,7 +246,6 @@ pub fn of_step(
         started_at,
         rows: old.rows.clone(),
         best: old.best.clone(),
-        worst: old.worst.clone(),
         baseline: old.baseline.clone(),
         conditions: conditions::upsert(&old.conditions, &findings, generation, now),
         ..BenchmarkSuiteStatus::default()
@@ -382,12 +361,20 @@ mod tests {
             show(&mut status, &Document { rows, ..Document::default() });
             status.best.map(|best| best.cell)
         };
-        let (slow, other) = (row("slow", "read", 100.0, 1.0), row("other", "write", 10.0, 1.0));
-        let fast = || row("fast", "read", 150.0, 1.0);
-        assert_eq!(shown(vec![slow.clone(), fast(), other.clone()]).as_deref(), Some("fast"));
+        let (slow, fast) = (row("slow", "read", 100.0, 1.0), row("fast", "read", 150.0, 1.0));
+        assert_eq!(shown(vec![slow.clone(), fast.clone()]).as_deref(), Some("fast"));
         let noisy = row("noisy", "read", 145.0, 30.0);
-        assert_eq!(shown(vec![slow, noisy, fast(), other]), None, "noisy may be as fast");
-        assert_eq!(shown(vec![fast()]).as_deref(), Some("fast"), "it is the only one");
+        assert_eq!(shown(vec![slow.clone(), noisy, fast.clone()]), None, "noisy may be as fast");
+        let other = ["slow", "fast"].map(|variant| row(variant, "write", 1_000.0, 1.0));
+        let all = [slow, fast.clone()].into_iter().chain(other).collect();
+        assert_eq!(shown(all), None, "write is as fast on both");
+        assert_eq!(shown(vec![fast]), None, "there is nothing to compare it with");
+    }
+
+    #[test]
+    fn a_ratio_without_an_upper_bound_has_none_in_the_status() {
+        let of = |high| ratio(&Estimate { low: 0.5, mid: 0.9, high }).high;
+        assert_eq!((of(900_000.0), of(1.1)), (None, Some(1.1)));
     }
 
     #[test]

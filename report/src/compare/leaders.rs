@@ -1,7 +1,10 @@
 //! Names the best of several combinations, but only where comparisons call it. Pure.
 
 use super::{limits, pair};
-use crate::document::{Document, Row};
+use crate::{
+    document::{Document, Row},
+    select::grouped,
+};
 use dragstrip_crds::suite::ComparisonVerdict;
 
 /// The best of several rows, and those that cannot be distinguished from it.
@@ -11,6 +14,13 @@ pub struct Leaders<'a> {
     pub first: Vec<&'a Row>,
     /// How many were compared.
     pub of: usize,
+}
+
+/// What the rules of `document` call `row` beside `other`; `None` if they cannot be compared.
+pub fn between(document: &Document, row: &Row, other: &Row) -> Option<ComparisonVerdict> {
+    let found = pair::with_measured(row, other, &document.rules).ok()?;
+    let refused = limits::by_both_clients(document, row, other);
+    Some(if refused { ComparisonVerdict::NotComparable } else { found.verdict })
 }
 
 /// The leaders among `rows` of one metric, of two measured ones or more. Rows that are not comparable
@@ -29,13 +39,22 @@ pub fn leaders<'a>(document: &Document, rows: &[&'a Row]) -> Option<Leaders<'a>>
         ranked.reverse();
     }
     let (best, others) = ranked.split_first().filter(|(_, others)| !others.is_empty())?;
-    let called = |other: &Row| {
-        let better = pair::with_measured(best, other, &document.rules)
-            .is_ok_and(|found| found.verdict == ComparisonVerdict::Better);
-        better && !limits::by_both_clients(document, best, other)
-    };
+    let called = |other: &Row| between(document, best, other) == Some(ComparisonVerdict::Better);
     let alike = others.iter().copied().filter(|other| !called(other));
     Some(Leaders { first: std::iter::once(*best).chain(alike).collect(), of: ranked.len() })
+}
+
+/// The first row of the variant that leads alone among `rows` of one metric in every phase and at all
+/// values of the axes.
+pub fn best<'a>(document: &Document, rows: &[&'a Row]) -> Option<&'a Row> {
+    let places = grouped(rows.iter().copied(), |row| (&row.phase, &row.operation, &row.cell.values));
+    let alone = |rows: &[&'a Row]| match leaders(document, rows)?.first.as_slice() {
+        [only] => Some(*only),
+        _ => None,
+    };
+    let mut winners = places.iter().map(|(_, rows)| alone(rows));
+    let first = winners.next()??;
+    winners.all(|one| one.is_some_and(|one| one.cell.variant == first.cell.variant)).then_some(first)
 }
 
 #[cfg(test)]
@@ -91,6 +110,24 @@ mod tests {
         }
         assert_eq!(names(&less).0, ["slow"], "less is better");
         assert_eq!(leaders(&Document::default(), &[&fast]), None, "nothing to compare with");
+    }
+
+    #[test]
+    fn the_best_of_all_leads_everywhere_and_values_of_an_axis_do_not_race() {
+        let at = |value: &str, mut row: Row| {
+            row.cell.values = vec![value.to_owned()];
+            row
+        };
+        let best_of = |rows: &[Row]| {
+            let rows: Vec<&Row> = rows.iter().collect();
+            best(&Document::default(), &rows).map(|row| row.cell.label(&[]))
+        };
+        let (low, high) = ([100.0, 101.0, 99.0], [200.0, 201.0, 199.0]);
+        assert_eq!(best_of(&[at("1", row("a", &low)), at("10", row("a", &high))]), None, "one variant");
+        let first = [at("1", row("a", &low)), at("1", row("b", &high))];
+        assert_eq!(best_of(&first).as_deref(), Some("b"));
+        let same = [at("10", row("a", &high)), at("10", row("b", &high))];
+        assert_eq!(best_of(&[first, same].concat()), None, "not distinguishable at 10");
     }
 
     #[test]

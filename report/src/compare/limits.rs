@@ -1,40 +1,68 @@
-//! Refuses to compare throughputs that no server limited. Pure.
+//! Refuses to compare throughputs that no server limited, and memory of different numbers of keys. Pure.
 
 use super::baseline::Baseline;
 use crate::document::{Cell, Comparison, Document, Row, RunRecord};
-use dragstrip_crds::{run::Limiter, suite::ComparisonVerdict, thresholds::MetricName};
+use dragstrip_crds::{run::Limiter, suite::ComparisonVerdict, thresholds::MetricName, units::number};
+
+/// Differences of the number of keys up to this share are none.
+const SAME_KEYS: f64 = 0.01;
 
 /// `comparison` of `row`, which is not comparable if the clients limited the throughput of both sides:
-/// the figures are the clients' then, and the servers may differ as they like.
+/// the figures are the clients' then, and the servers may differ as they like. Neither is memory that
+/// holds another number of keys: a server that writes more slowly would look better.
 pub fn checked(
     comparison: Comparison,
     row: &Row,
     document: &Document,
     baseline: &Baseline<'_>,
 ) -> Comparison {
-    let throughput = [MetricName::OperationsPerSecond, MetricName::BytesPerSecond];
-    let is_throughput = MetricName::named(&row.metric).is_some_and(|name| throughput.contains(&name));
-    let there = baseline.counterparts.get(&row.cell).filter(|_| is_throughput && baseline.table.is_none());
-    let other = baseline.other.unwrap_or(document);
-    let both = there.is_some_and(|there| {
-        by_client(&document.runs, &row.cell, &row.phase) && by_client(&other.runs, there, &row.phase)
-    });
-    if !both || comparison.verdict == ComparisonVerdict::NotComparable {
+    let there = baseline.counterparts.get(&row.cell).filter(|_| baseline.table.is_none());
+    let Some(there) = there.filter(|_| comparison.verdict != ComparisonVerdict::NotComparable) else {
         return comparison;
-    }
-    let reason =
-        "the clients limited both sides, so the figures are theirs: give them more threads, CPUs or pods";
-    let verdict = ComparisonVerdict::NotComparable;
-    Comparison { verdict, reason: reason.to_owned(), chance: None, ..comparison }
+    };
+    let other = baseline.other.unwrap_or(document);
+    let by_clients = is_throughput(row)
+        && by_client(&document.runs, &row.cell, &row.phase)
+        && by_client(&other.runs, there, &row.phase);
+    let keys = keys(document, &row.cell, &row.phase).zip(keys(other, there, &row.phase));
+    let keys = keys.filter(|(here, there)| (here / there - 1.0).abs() > SAME_KEYS);
+    let reason = match keys.filter(|_| is_memory(row) && row.metric != MetricName::BytesPerKey.to_string()) {
+        _ if by_clients => {
+            "the clients limited both sides, so the figures are theirs: give them more threads, CPUs or pods"
+                .to_owned()
+        }
+        Some((here, there)) => {
+            format!("it holds {} keys instead of {}: compare bytes per key", number(here), number(there))
+        }
+        None => return comparison,
+    };
+    Comparison { verdict: ComparisonVerdict::NotComparable, reason, chance: None, ..comparison }
+}
+
+fn is_throughput(row: &Row) -> bool {
+    let throughput = [MetricName::OperationsPerSecond, MetricName::BytesPerSecond];
+    MetricName::named(&row.metric).is_some_and(|name| throughput.contains(&name))
+}
+
+/// Whether `row` is an amount of memory, in whatever account.
+pub fn is_memory(row: &Row) -> bool {
+    ["B", "MiB"].contains(&row.unit.as_str())
+}
+
+/// How many keys the servers held.
+fn keys(document: &Document, cell: &Cell, phase: &str) -> Option<f64> {
+    let mean = |metric: MetricName| {
+        let metric = metric.to_string();
+        let mut rows = document.rows.iter().filter(|row| row.cell == *cell && row.phase == phase);
+        Some(rows.find(|row| row.metric == metric)?.spread?.mean)
+    };
+    let each = mean(MetricName::BytesPerKey).filter(|each| *each > 0.0)?;
+    Some((mean(MetricName::ServerUsedBytes)? / each).round())
 }
 
 /// Whether both rows are throughputs of `document` that the clients limited.
 pub fn by_both_clients(document: &Document, one: &Row, other: &Row) -> bool {
-    let throughput = [MetricName::OperationsPerSecond, MetricName::BytesPerSecond];
-    let limited = |row: &Row| {
-        MetricName::named(&row.metric).is_some_and(|name| throughput.contains(&name))
-            && by_client(&document.runs, &row.cell, &row.phase)
-    };
+    let limited = |row: &Row| is_throughput(row) && by_client(&document.runs, &row.cell, &row.phase);
     limited(one) && limited(other)
 }
 

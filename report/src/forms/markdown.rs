@@ -4,7 +4,7 @@
 mod escape;
 mod parts;
 
-use super::words::{baseline_name, confirmations, difference, leaders, summary, troubles, unsteady};
+use super::words::{baseline_name, confirmations, difference, findings, summary, troubles, unsteady};
 use crate::{
     document::Document,
     tables::{Grid, Style, all_figures, conditions, listings, pivot_grids, saturation},
@@ -40,7 +40,7 @@ pub fn render(document: &Document) -> String {
     let summary = format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default());
     let head = format!("# {}\n\n{summary}", escaped(&document.title));
     let mut parts = vec![Part::new("", head)];
-    parts.extend(Part::list("Which is best", leaders(document)));
+    parts.extend(Part::list("What was found", findings(document)));
     parts.extend(thresholds(document, false).map(|part| part.below("**Thresholds not met**")));
     parts.extend(thresholds(document, true).map(|part| part.folded("Thresholds met")));
     parts.extend(listings(document, &STYLE).iter().map(listing));

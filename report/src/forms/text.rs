@@ -1,6 +1,6 @@
 //! The report for terminals. Pure.
 
-use super::words::{baseline_name, confirmations, difference, leaders, summary, troubles, unsteady};
+use super::words::{baseline_name, confirmations, difference, findings, summary, troubles, unsteady};
 use crate::{
     document::Document,
     tables::{Grid, Item, Kind, Style, listings, pivot_grids, saturation},
@@ -24,7 +24,7 @@ pub fn render(document: &Document) -> String {
     let compared = baseline.map(|baseline| format!(", compared with {}", baseline_name(baseline)));
     let mut parts =
         vec![format!("{}: {}{}\n", document.title, summary(document), compared.unwrap_or_default())];
-    parts.push(lines("", leaders(document).into_iter()));
+    parts.push(lines("", findings(document).into_iter()));
     parts.extend(
         [listings(document, &STYLE), pivot_grids(document), saturation(document)].iter().flatten().map(table),
     );

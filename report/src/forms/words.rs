@@ -4,11 +4,12 @@ use crate::{
     compare,
     document::{BaselineHead, Difference, Document, PhaseLimit, PhaseReason, Row, RunRecord, Timeline},
     figures::{heading, spread},
-    select::{grouped, headline, phase_label, phases, totals, varied_axes},
+    select::{grouped, headline, phase_label, phases, totals, variants, varied_axes},
     tables::word,
 };
 use dragstrip_crds::{
     run::{Disturbance, Interval, RunPhase, Verdict, VerdictReason},
+    suite::ComparisonVerdict,
     thresholds::MetricName,
     units::counted,
 };
@@ -143,9 +144,70 @@ pub fn troubles(document: &Document) -> Vec<String> {
 const MOST_LEADERS: usize = 8;
 const MOST_NAMES: usize = 4;
 
+/// The figures that readers ask for first, as they call them.
+const NOUNS: [(MetricName, &str); 4] = [
+    (MetricName::OperationsPerSecond, "throughput"),
+    (MetricName::P99Milliseconds, "p99 latency"),
+    (MetricName::BytesPerKey, "memory per key"),
+    (MetricName::ServerUsedBytes, "memory"),
+];
+
+/// What the comparison found of each variant: the differences that remain among all, and of throughput
+/// also that none is shown.
+fn differences_found(document: &Document) -> Vec<String> {
+    let of_variant = |variant: &str| {
+        let parts =
+            NOUNS.iter().filter_map(|(metric, noun)| difference_found(document, variant, *metric, noun));
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| format!("{variant}: {}", parts.join("; ")))
+    };
+    variants(document).into_iter().filter_map(of_variant).collect()
+}
+
+/// The same of one metric, in all phases and at all values of the axes together.
+fn difference_found(document: &Document, variant: &str, metric: MetricName, noun: &str) -> Option<String> {
+    let rows = totals(document, &metric.to_string()).into_iter().filter(|row| row.cell.variant == variant);
+    let compared = rows.filter_map(|row| row.comparison.as_ref());
+    let compared: Vec<_> =
+        compared.filter(|found| found.verdict != ComparisonVerdict::NotComparable).collect();
+    let called = compared.iter().filter(|found| {
+        let differs = matches!(found.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse);
+        differs && found.holds_among_all != Some(false)
+    });
+    let (more, less): (Vec<f64>, Vec<f64>) =
+        called.map(|found| (found.ratio.mid - 1.0) * 100.0).partition(|change| *change > 0.0);
+    let part = |(changes, word): (Vec<f64>, &str)| {
+        let sizes = || changes.iter().map(|change| change.abs());
+        let (least, most) = (sizes().reduce(f64::min)?, sizes().reduce(f64::max)?);
+        let [least, most] =
+            [least, most].map(|size| if size < 9.95 { format!("{size:.1}") } else { format!("{size:.0}") });
+        let range = if least == most { least } else { format!("{least} to {most}") };
+        let of = match compared.len() {
+            all if all > changes.len() => format!(" in {} of {all} comparisons", changes.len()),
+            _ => String::new(),
+        };
+        Some(format!("{range} % {word} {noun}{of}"))
+    };
+    let parts: Vec<String> = [(more, "more"), (less, "less")].into_iter().filter_map(part).collect();
+    let nothing = metric == MetricName::OperationsPerSecond && parts.is_empty() && !compared.is_empty();
+    match parts.as_slice() {
+        [] => nothing.then(|| format!("{noun}: no difference shown")),
+        parts => Some(parts.join(", ")),
+    }
+}
+
+/// What was found, in few lines: the differences from the baseline, and unless these say it, which variant
+/// is best.
+pub fn findings(document: &Document) -> Vec<String> {
+    let differences = differences_found(document);
+    let two = variants(document).len() == 2 && document.baseline.is_some();
+    let leaders = if two && !differences.is_empty() { Vec::new() } else { leaders(document) };
+    differences.into_iter().chain(leaders).collect()
+}
+
 /// Which variant is best, for each phase and combination of axis values: one only where the comparison
 /// with each other one calls it, else those that cannot be distinguished.
-pub fn leaders(document: &Document) -> Vec<String> {
+fn leaders(document: &Document) -> Vec<String> {
     let of_phase = |phase| {
         let metric = headline(document, phase).map(|(metric, _)| metric);
         let rows = metric.into_iter().flat_map(|metric| totals(document, metric));

@@ -2,8 +2,9 @@
 
 use super::grid::{Item, Piece};
 use crate::{
+    compare,
     document::{Document, Row},
-    figures::{figure, interval, ratio, spread},
+    figures::{figure, interval, percent, ratio, spread},
 };
 use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
 
@@ -85,8 +86,22 @@ pub fn brief_item(row: Option<&Row>) -> Item {
     })
 }
 
+/// The change from `first` to `second`, without a direction unless it is beyond chance; nothing if they
+/// cannot be compared.
+pub fn change_item(document: &Document, first: Option<&Row>, second: Option<&Row>) -> Item {
+    let found = change(first, second).zip(first.zip(second));
+    Item::or_nothing(found.and_then(|(ratio, (first, second))| {
+        let size = || percent(ratio).trim_start_matches(['+', '-']).to_owned();
+        match compare::between(document, second, first)? {
+            ComparisonVerdict::NotComparable => None,
+            ComparisonVerdict::Better | ComparisonVerdict::Worse => Some(percent(ratio)),
+            verdict => Some(format!("{} {}", sign(verdict), size())),
+        }
+    }))
+}
+
 /// The change from `first` to `second`; nothing if one of them ran under different conditions.
-pub fn change(first: Option<&Row>, second: Option<&Row>) -> Option<f64> {
+fn change(first: Option<&Row>, second: Option<&Row>) -> Option<f64> {
     let mean = |row: Option<&Row>| {
         let row = row.filter(|row| row.comparison.is_none() || has_ratio(row))?;
         Some(row.spread?.mean)

@@ -1,12 +1,12 @@
 //! The tables of each phase: a line for each combination and operation. Pure.
 
 use super::{
-    cells::{brief_item, change, mean_item, ratio_heading, ratio_item, verdict_item},
+    cells::{brief_item, change_item, mean_item, ratio_heading, ratio_item, verdict_item},
     grid::{Column, Grid, Item, Kind, identity, identity_columns},
 };
 use crate::{
     document::{Cell, Document, Row, Sample},
-    figures::{heading, percent},
+    figures::heading,
     select::{RowIndex, distinct, headline, measured_cells, metrics, phases, varied_axes},
 };
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
@@ -101,9 +101,10 @@ impl<'a> Listing<'a> {
         );
         columns.extend(steps.then(|| Column::new("vs. above", Kind::Figure)));
         if compared {
+            let figure = heading(self.headline.0, self.headline.1);
             columns.extend([
-                Column::new(ratio_heading(document), Kind::Figure),
-                Column::new("Verdict", Kind::Choice),
+                Column::new(format!("{figure} {}", ratio_heading(document)), Kind::Figure),
+                Column::new(format!("{figure} is"), Kind::Choice),
             ]);
         }
         columns.extend(noted.then(|| Column::new("Notes", Kind::Words)));
@@ -115,7 +116,7 @@ impl<'a> Listing<'a> {
             line.extend(several.then(|| Item::text(*operation)));
             line.push(mean_item(row));
             line.extend(self.beside.iter().map(|(metric, _)| brief_item(self.find(cell, operation, metric))));
-            line.extend(steps.then(|| Item::or_nothing(change(above, row).map(percent))));
+            line.extend(steps.then(|| change_item(document, above, row)));
             above = row.filter(|row| row.spread.is_some()).or(above);
             if compared {
                 line.extend([ratio_item, verdict_item].map(|item| row.map_or_else(Item::nothing, item)));

@@ -2,12 +2,12 @@
 //! and the operations or variants; without any, variants and operations. Pure.
 
 use super::{
-    cells::{brief_item, change},
+    cells::{brief_item, change_item},
     grid::{Column, Grid, Item, Kind},
 };
 use crate::{
     document::{Cell, Document, Row},
-    figures::{heading, percent},
+    figures::heading,
     select::{RowIndex, distinct, headline, measured_cells, phases, varied_axes},
 };
 use dragstrip_results::result::TOTAL;
@@ -175,10 +175,10 @@ fn with(cell: &Cell, dimension: Dimension, value: &str) -> Cell {
 }
 
 pub fn pivot_grids(document: &Document) -> Vec<Grid> {
-    pivots(document).iter().map(grid).collect()
+    pivots(document).iter().map(|pivot| grid(document, pivot)).collect()
 }
 
-fn grid(pivot: &Pivot<'_>) -> Grid {
+fn grid(document: &Document, pivot: &Pivot<'_>) -> Grid {
     let heading = |row: &Row| heading(&row.metric, &row.unit);
     let units: Vec<Option<String>> = (0..pivot.columns.len())
         .map(|column| pivot.lines.iter().find_map(|(_, rows)| Some(heading(rows.get(column).copied()??))))
@@ -194,7 +194,7 @@ fn grid(pivot: &Pivot<'_>) -> Grid {
     columns.extend(pivot.difference.then(|| Column::new("Difference", Kind::Figure)));
     let line = |(name, rows): &(String, Vec<Option<&Row>>)| {
         let difference = pivot.difference.then(|| match rows.as_slice() {
-            [first, second] => Item::or_nothing(change(*first, *second).map(percent)),
+            [first, second] => change_item(document, *first, *second),
             _ => Item::nothing(),
         });
         let figures = rows.iter().map(|row| brief_item(*row));

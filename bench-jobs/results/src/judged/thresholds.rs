@@ -96,6 +96,9 @@ fn is_blind(figure: &Estimate, threshold: &Threshold) -> bool {
 }
 
 fn short(value: f64) -> String {
+    if value.is_infinite() {
+        return "∞".to_owned();
+    }
     let decimals = if value.abs() >= 1000.0 { 0 } else { 3 };
     let short = format!("{value:.decimals$}");
     if short.contains('.') { short.trim_end_matches('0').trim_end_matches('.').to_owned() } else { short }

@@ -27,6 +27,7 @@ pub fn method(document: &Document) -> Option<Markup> {
         |all: &[&Difference]| html! { @for difference in all { p { (words::difference(difference)) } } };
     Some(html! {
         p { "Baseline: " b { (baseline.name) } " (" (baseline.kind) "). " (baseline.method) }
+        @for note in &baseline.notes { p.note { (note) } }
         p { "▲ Better and ▼ Worse: significant, and larger than the margin. = Same: proven to be within the margin. ? Unclear: anything else." }
         @if !uncompared.is_empty() {
             h3 { "Not compared" }

@@ -1,6 +1,6 @@
 //! The head of the page: what there is, in counts, and the notes.
 
-use super::super::words::{baseline_name, leaders, summary};
+use super::super::words::{baseline_name, findings, summary};
 use crate::document::Document;
 use maud::{Markup, html};
 
@@ -13,8 +13,8 @@ pub fn header(document: &Document) -> Markup {
                 (summary(document))
                 @if let Some(baseline) = &document.baseline { ", compared with " (baseline_name(baseline)) }
             }
-            @for leader in leaders(document) { p { (leader) } }
-            @for note in document.all_notes() { p.note { (note) } }
+            @for found in findings(document) { p.found { (found) } }
+            @for note in &document.notes { p.note { (note) } }
             @let notes = document.variants.iter().filter_map(|head| Some((&head.name, head.note.as_ref()?)));
             @for (variant, note) in notes { p.rests { b { (variant) } ": " (note) } }
         }
