@@ -27,6 +27,7 @@ const STYLE: Style = Style {
         MetricName::SecondsPerBatch,
         MetricName::ServerUsedBytes,
         MetricName::ServerPeakBytes,
+        MetricName::BytesPerKey,
     ],
     notes: true,
 };

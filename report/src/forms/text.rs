@@ -14,6 +14,7 @@ const STYLE: Style = Style {
         MetricName::P99Milliseconds,
         MetricName::SecondsPerBatch,
         MetricName::ServerUsedBytes,
+        MetricName::BytesPerKey,
     ],
     notes: false,
 };
