@@ -52,6 +52,7 @@ import {
   renamed,
   sortedBy,
   tableOf,
+  tall,
   value,
 } from "./tables.js";
 import { dataSource, labelValues, namespace, suite } from "./variables.js";
@@ -262,7 +263,7 @@ function deltas() {
       description:
         "Changes of each candidate from the baseline, phase by phase. ±95% is half the width of the confidence interval of the change of throughput: a smaller change may be chance, and the conclusion says so. Struck out: the run is Invalid and is not compared.",
     },
-    [24, 10],
+    [24, tall(6)],
     {
       key: PHASE,
       rows: phases,
@@ -315,7 +316,7 @@ function compared() {
       description:
         "The servers and machines of each run. A fair comparison has a single difference: look for a second one here before you trust the numbers.",
     },
-    [24, 8],
+    [24, tall(4)],
     {
       key: ["namespace", "run"],
       rows: `${role(BASELINE, "baseline")} or ${role(`${CANDIDATES},suite=~"$suite"`, "candidate")}`,
@@ -352,7 +353,7 @@ function struckOutRuns() {
         "Chosen runs with the verdict Invalid, and the checks that failed. No panel above includes them. Empty if all chosen runs are usable.",
       mayBeEmpty: "no chosen run is Invalid",
     },
-    [24, 7],
+    [24, tall(2)],
     {
       key: [...PHASE, "check"],
       rows: `(${among(invalid, reasons)}) or on (namespace, run) (${invalid})`,

@@ -53,6 +53,7 @@ import {
   optional,
   sortedBy,
   tableOf,
+  tall,
   value,
 } from "./tables.js";
 import { dataSource, namespaces, severalOf, suite } from "./variables.js";
@@ -304,7 +305,7 @@ function unfinished() {
     ),
     hidden(label("namespace", "Namespace", 100)),
   ];
-  return tableOf(about, [24, 7], {
+  return tableOf(about, [24, tall(3)], {
     key: ["namespace", "run"],
     rows: info,
     columns,

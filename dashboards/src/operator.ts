@@ -5,7 +5,7 @@ import { BAD, DOUBTFUL, fixed, GOOD, NONE_IS_GOOD, steps } from "./looks.js";
 import { finished, page, UID } from "./page.js";
 import { color, heading, lines, now, set, stats, thresholds, timeSeries, type Size } from "./panels.js";
 import { among, once, OPERATOR, quantile, rate, selector } from "./queries.js";
-import { label, link, tableOf, value } from "./tables.js";
+import { label, link, tableOf, tall, value } from "./tables.js";
 import { dataSource, namespaces, severalOf } from "./variables.js";
 
 const RECONCILES = "dragstrip_reconcile_duration_seconds";
@@ -175,7 +175,7 @@ const stuckRuns = () =>
         "Runs that exceed their timeout by five minutes, oldest first. Look at the run's conditions and events first.",
       mayBeEmpty: "no run is stuck",
     },
-    [24, 5],
+    [24, tall(2)],
     {
       key: ["namespace", "run"],
       rows: STUCK,

@@ -40,9 +40,17 @@ export function page(uid: string, title: string, description: string): Dashboard
     );
 }
 
-/** Numbers panels from 1 in their order. */
+/** Numbers panels from 1 in their order, and puts those of a closed row below it. */
 function numbered(panels: (Panel | RowPanel)[]): (Panel | RowPanel)[] {
-  return panels.map((panel, index) => ({ ...panel, id: index + 1 }));
+  let last = 0;
+  const number = <P extends Panel | RowPanel>(panel: P): P => ({ ...panel, id: (last += 1) });
+  return panels.map((panel) => {
+    const row = number(panel);
+    if (!("panels" in row) || row.type !== "row") return row;
+    const y = (row.gridPos?.y ?? 0) + 1;
+    const below = ({ gridPos = { x: 0, y: 0, w: 24, h: 9 }, ...panel }: Panel): Panel => number({ ...panel, gridPos: { ...gridPos, y } });
+    return { ...row, panels: row.panels.map(below) };
+  });
 }
 
 function omit<T extends object>(value: T, name: keyof T): T {

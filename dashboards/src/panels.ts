@@ -168,6 +168,17 @@ export const curve = (about: About, size: Size, x: string, queries: Query[]): tr
 /** A heading. */
 export const heading = (title: string): RowBuilder => new RowBuilder(title);
 
+/** A heading under which the panels, which share a line, are hidden until somebody opens it. */
+export function closed(title: string, panels: Builder<Panel>[]): RowBuilder {
+  let x = 0;
+  return panels.reduce((row, builder) => {
+    const panel = builder.build();
+    const place = { x, y: 0, w: panel.gridPos?.w ?? 24, h: panel.gridPos?.h ?? 9 };
+    x += place.w;
+    return row.withPanel({ build: () => ({ ...panel, gridPos: place }) });
+  }, new RowBuilder(title).collapsed(true));
+}
+
 /** What overrides set, by the names that Grafana gives them. */
 export const set = {
   color: (value: FieldColor): DynamicConfigValue => ({ id: "color", value }),

@@ -33,6 +33,7 @@ import {
   renamed,
   sortedBy,
   tableOf,
+  tall,
   value,
 } from "./tables.js";
 import { converted, ON_NINES, pivoted } from "./curves.js";
@@ -119,7 +120,7 @@ export const subject = () =>
       title: "What was measured",
       description: "The servers, as read back before the load, and the machines of both sides.",
     },
-    [24, 4],
+    [24, tall(1)],
     {
       key: ["target"],
       rows: selector("dragstrip_run_info", OF_RUN),
@@ -147,7 +148,7 @@ export const reasons = () =>
       description:
         "Failed checks by phase. Required ones make a run Invalid, Warn ones make it Degraded. The run's status has the evidence, and dragstrip report prints it. Empty if all checks passed.",
     },
-    [8, 8],
+    [8, tall(3)],
     {
       key: ["phase", "check"],
       rows: figure(RUN, "dragstrip_run_phase_reason", [], ["check", "level"]),
@@ -167,7 +168,7 @@ export const phases = () =>
       description:
         "Figures of each phase over all repetitions, in the order of execution. ±95% is half the width of the confidence interval of the throughput; percentiles come from merged histograms. Limited by: only Server means that the server reached its limit.",
     },
-    [16, 8],
+    [16, tall(3)],
     {
       key: ["phase"],
       rows: figure(

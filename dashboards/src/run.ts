@@ -7,7 +7,7 @@ import {
 } from "@grafana/grafana-foundation-sdk/dashboard";
 import { DataqueryBuilder } from "@grafana/grafana-foundation-sdk/prometheus";
 import { finished, page, UID } from "./page.js";
-import { DATA_SOURCE, heading } from "./panels.js";
+import { closed, DATA_SOURCE, heading } from "./panels.js";
 import { selector } from "./queries.js";
 import * as clients from "./run-clients.js";
 import * as result from "./run-result.js";
@@ -97,10 +97,10 @@ export function run(): Dashboard {
       .withPanel(servers.hitRatio())
       .withPanel(servers.keysLost())
       .withPanel(servers.observer())
-      .withRow(heading("Repetitions, percentiles, saturation"))
+      .withRow(heading("Repetitions and percentiles"))
       .withPanel(result.repetitions())
       .withPanel(result.percentileCurve())
-      .withPanel(result.knee())
-      .withPanel(result.saturation()),
+      // Few runs have a search: closed, its panels take no room.
+      .withRow(closed("Saturation search", [result.knee(), result.saturation()])),
   );
 }

@@ -14,6 +14,9 @@ import { BY_THRESHOLD, fixed, NEUTRAL } from "./looks.js";
 import { once } from "./queries.js";
 import { letter, panel, rows, set, valueField, type About, type Size } from "./panels.js";
 
+/** The height of a panel with a table of so many rows; a longer one scrolls. */
+export const tall = (rows: number): number => Math.ceil((56 + 36 * (rows + 1)) / 38);
+
 /** A column: a label of the rows, or the result of a query for each row. */
 export interface Column {
   /** The label to show; if absent, the query's value. */

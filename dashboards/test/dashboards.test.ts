@@ -128,6 +128,18 @@ void test("panels fit the grid of 24 columns without overlaps", () => {
   }
 });
 
+void test("a run without a search shows no panel of it, and lines end where points are missing", () => {
+  const page = all().find(({ uid }) => uid === "dragstrip-run");
+  const search = (page?.panels ?? []).filter(({ title }) => /search/i.test(title ?? ""));
+  assert.deepEqual(search.map(({ type, title }) => [type, title]), [["row", "Saturation search"]]);
+  assert.equal(fieldOf(search[0], "collapsed"), true);
+  assert.equal((fieldOf(search[0], "panels") as unknown[]).length, 2);
+  for (const { where, panel } of all().flatMap(panelsOf)) {
+    const spans = fieldOf(panel.fieldConfig, "defaults", "custom", "spanNulls") ?? false;
+    assert.equal(spans, false, `${where}: a line across a pause between phases`);
+  }
+});
+
 void test("each query of a panel has a letter, and tables and numbers query one moment", () => {
   const oneMoment = ["table", "stat", "bargauge", "barchart", "trend"];
   for (const { where, panel } of all().flatMap(panelsOf)) {

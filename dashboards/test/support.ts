@@ -31,10 +31,10 @@ export interface Variable {
 
 const isPanel = (panel: Panel | RowPanel): panel is Panel => panel.type !== "row";
 
-/** All panels except headings, with their places. */
+/** All panels except headings, those of closed rows too, with their places. */
 export const panelsOf = (dashboard: Dashboard): { where: string; panel: Panel }[] =>
   (dashboard.panels ?? [])
-    .filter(isPanel)
+    .flatMap((panel) => (isPanel(panel) ? [panel] : panel.panels))
     .map((panel) => ({ where: `${dashboard.uid ?? ""}, "${panel.title ?? ""}"`, panel }));
 
 export const targetsOf = (panel: Panel): Target[] => (panel.targets ?? []) as unknown as Target[];
