@@ -66,6 +66,17 @@ pub struct Entry {
     pub results: Vec<RepetitionResult>,
 }
 
+impl Entry {
+    /// The results of the repetitions, without the points of a search, in the order in which they are declared.
+    pub fn measured(&self) -> Vec<&RepetitionResult> {
+        let phases = &self.run.spec.phases;
+        let place = |result: &RepetitionResult| phases.iter().position(|phase| phase.name == result.phase);
+        let mut results: Vec<_> = self.results.iter().filter(|result| result.point.is_none()).collect();
+        results.sort_by_key(|result| (result.repetition, place(result)));
+        results
+    }
+}
+
 /// Access to runs one by one: thousands of them do not fit in memory at once.
 pub trait Entries {
     /// The combination and number of each run.

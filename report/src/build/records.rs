@@ -21,7 +21,7 @@ const PERCENTILES: [f64; 21] = [
 
 pub fn record(entry: &Entry) -> RunRecord {
     let status = entry.run.status.clone().unwrap_or_default();
-    let measured = || entry.results.iter().filter(|result| result.point.is_none());
+    let measured = entry.measured();
     RunRecord {
         name: entry.run.name_any(),
         cell: entry.cell.clone(),
@@ -35,8 +35,8 @@ pub fn record(entry: &Entry) -> RunRecord {
         finished_at: status.finished_at.as_ref().map(|time| time.0),
         noise: status.noise.clone(),
         provenance: facts(&entry.run, &entry.results),
-        curves: curves(measured()),
-        timelines: measured().filter_map(timeline).collect(),
+        curves: curves(measured.iter().copied()),
+        timelines: measured.into_iter().filter_map(timeline).collect(),
         searches: status
             .phases
             .iter()

@@ -289,9 +289,7 @@ pub fn of_run(entry: &Entry) -> Vec<Measurement> {
 /// Each repetition as a measurement; a figure that only the complete run has is a single one.
 pub fn of_repetitions(entry: &Entry) -> Vec<Measurement> {
     let mut all = Collector::new(entry);
-    let mut results: Vec<&RepetitionResult> =
-        entry.results.iter().filter(|result| result.point.is_none()).collect();
-    results.sort_by_key(|result| result.repetition);
+    let results = entry.measured();
     for result in &results {
         all.add_result(result);
     }

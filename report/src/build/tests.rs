@@ -245,6 +245,23 @@ fn stored_results_give_every_figure_of_every_repetition_and_curves() {
 }
 
 #[test]
+fn phases_have_the_declared_order_whatever_that_of_the_results() {
+    let result: RepetitionResult =
+        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
+    let mut one = entry("a", &[], 1, run("a", "redis", &[100.0], 1.0));
+    let mut write = one.run.spec.phases[0].clone();
+    "write".clone_into(&mut write.name);
+    one.run.spec.phases.insert(0, write);
+    one.results = ["read", "write"]
+        .map(|phase| RepetitionResult { phase: phase.to_owned(), ..result.clone() })
+        .to_vec();
+    let document = build(Input { entries: vec![one], ..Input::default() });
+    let curves = document.runs[0].curves.iter().map(|curve| curve.phase.as_str());
+    assert_eq!(crate::select::distinct(curves), ["write", "read"]);
+    assert_eq!(crate::select::phases(&document), ["write", "read"]);
+}
+
+#[test]
 fn the_curve_of_the_total_is_omitted_beside_that_of_the_only_operation() {
     let result: RepetitionResult =
         serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
