@@ -61,6 +61,19 @@ test("every page fits a phone, sends no request, and has readable charts", async
   }
 });
 
+test("the first screen of a phone has figures, and at 1280 no column is cut off", async () => {
+  for (const name of ["suite", "memory", "search"]) {
+    await open(name, { viewport: PHONE }, async (page) => {
+      const bottom = await page.$eval("tbody tr", (row) => row.getBoundingClientRect().bottom);
+      assert.ok(bottom <= PHONE.height, `${name}: the first figures end at ${bottom} px`);
+    });
+    await open(name, {}, async (page) => {
+      const cut = await page.$$eval(".box", (all) => all.map((box) => [box.closest("section").id, box.scrollWidth - box.clientWidth]).filter(([, beyond]) => beyond > 0));
+      assert.deepEqual(cut.filter(([id]) => id !== "figures"), [], `${name}: sections with a column beyond the page`);
+    });
+  }
+});
+
 test("each kind of chart appears with its data", async () => {
   const sections = { suite: ["bars", "latency", "steady", "seconds"], search: ["saturation", "latency", "seconds"], matrix: ["bars"] };
   for (const [name, ids] of Object.entries(sections)) {
