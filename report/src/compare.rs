@@ -44,6 +44,9 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let (differences, refusals) = conditions::check(document, entries, &baseline, rules.anyway);
     let index = RowIndex::of(&document.rows);
     let outcome = |row| {
+        if let Some(reason) = limits::other_keys(row, document, &baseline) {
+            return (None, Some(reason));
+        }
         let (compared, reason) = outcome(row, &baseline, &index, rules, &refusals);
         (compared.map(|compared| limits::checked(compared, row, document, &baseline)), reason)
     };

@@ -245,6 +245,39 @@ fn stored_results_give_every_figure_of_every_repetition_and_curves() {
 }
 
 #[test]
+fn memory_of_different_numbers_of_keys_is_compared_by_key() {
+    let reading = |used: u64, keys: u64| {
+        json!([{"moment": "RightAfter", "member": "SUM", "seconds": 0.1, "usedBytes": used, "keys": keys,
+            "bytesPerKey": used as f64 / keys as f64}])
+    };
+    let with = |used: u64, keys: u64| {
+        let mut input = suite_input();
+        for entry in &mut input.entries {
+            let slow = entry.cell.variant == "valkey-8";
+            let (used, keys) = if slow { (used, keys) } else { (100_000_000, 1_000_000) };
+            let memory = serde_json::from_value(reading(used + u64::from(entry.repetition), keys)).unwrap();
+            entry.run.status.as_mut().unwrap().phases[0].memory = memory;
+        }
+        build(input)
+    };
+    let verdicts = |document: &Document, metric: &str| {
+        let row = row(document, "valkey-8", &["1"], metric);
+        (row.comparison.as_ref().map(|found| found.verdict), row.uncompared.clone().unwrap_or_default())
+    };
+    let fewer = with(75_000_000, 700_000);
+    let (verdict, reason) = verdicts(&fewer, "ServerUsedBytes");
+    assert_eq!(
+        (verdict, reason.as_str()),
+        (None, "it holds 700,000 keys instead of 1,000,000: compare bytes per key")
+    );
+    assert_eq!(verdicts(&fewer, "BytesPerKey").0, Some(ComparisonVerdict::Worse));
+    let text = text::render(&fewer);
+    assert!(text.contains("valkey-8: 12 % more throughput in 1 of 2 comparisons; 10 % less p99 latency in 1 of 2 comparisons; 7.1 % more memory per key\n"), "{text}");
+    let same = with(75_000_000, 1_000_000);
+    assert_eq!(verdicts(&same, "ServerUsedBytes").0, Some(ComparisonVerdict::Better));
+}
+
+#[test]
 fn phases_have_the_declared_order_whatever_that_of_the_results() {
     let result: RepetitionResult =
         serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();

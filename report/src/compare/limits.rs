@@ -8,35 +8,38 @@ use dragstrip_crds::{run::Limiter, suite::ComparisonVerdict, thresholds::MetricN
 const SAME_KEYS: f64 = 0.01;
 
 /// `comparison` of `row`, which is not comparable if the clients limited the throughput of both sides:
-/// the figures are the clients' then, and the servers may differ as they like. Neither is memory that
-/// holds another number of keys: a server that writes more slowly would look better.
+/// the figures are the clients' then, and the servers may differ as they like.
 pub fn checked(
     comparison: Comparison,
     row: &Row,
     document: &Document,
     baseline: &Baseline<'_>,
 ) -> Comparison {
-    let there = baseline.counterparts.get(&row.cell).filter(|_| baseline.table.is_none());
-    let Some(there) = there.filter(|_| comparison.verdict != ComparisonVerdict::NotComparable) else {
-        return comparison;
-    };
+    let there =
+        baseline.counterparts.get(&row.cell).filter(|_| is_throughput(row) && baseline.table.is_none());
     let other = baseline.other.unwrap_or(document);
-    let by_clients = is_throughput(row)
-        && by_client(&document.runs, &row.cell, &row.phase)
-        && by_client(&other.runs, there, &row.phase);
-    let keys = keys(document, &row.cell, &row.phase).zip(keys(other, there, &row.phase));
-    let keys = keys.filter(|(here, there)| (here / there - 1.0).abs() > SAME_KEYS);
-    let reason = match keys.filter(|_| is_memory(row) && row.metric != MetricName::BytesPerKey.to_string()) {
-        _ if by_clients => {
-            "the clients limited both sides, so the figures are theirs: give them more threads, CPUs or pods"
-                .to_owned()
-        }
-        Some((here, there)) => {
-            format!("it holds {} keys instead of {}: compare bytes per key", number(here), number(there))
-        }
-        None => return comparison,
-    };
-    Comparison { verdict: ComparisonVerdict::NotComparable, reason, chance: None, ..comparison }
+    let both = there.is_some_and(|there| {
+        by_client(&document.runs, &row.cell, &row.phase) && by_client(&other.runs, there, &row.phase)
+    });
+    if !both || comparison.verdict == ComparisonVerdict::NotComparable {
+        return comparison;
+    }
+    let reason =
+        "the clients limited both sides, so the figures are theirs: give them more threads, CPUs or pods";
+    let verdict = ComparisonVerdict::NotComparable;
+    Comparison { verdict, reason: reason.to_owned(), chance: None, ..comparison }
+}
+
+/// Why the memory of `row` is not compared, if it holds another number of keys than the baseline's: a
+/// server that writes more slowly would look better.
+pub fn other_keys(row: &Row, document: &Document, baseline: &Baseline<'_>) -> Option<String> {
+    let amount = is_memory(row) && row.metric != MetricName::BytesPerKey.to_string();
+    let there = baseline.counterparts.get(&row.cell).filter(|_| amount && baseline.table.is_none())?;
+    let there = keys(baseline.other.unwrap_or(document), there, &row.phase)?;
+    let here = keys(document, &row.cell, &row.phase)?;
+    ((here / there - 1.0).abs() > SAME_KEYS).then(|| {
+        format!("it holds {} keys instead of {}: compare bytes per key", number(here), number(there))
+    })
 }
 
 fn is_throughput(row: &Row) -> bool {
