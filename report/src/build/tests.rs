@@ -261,7 +261,9 @@ fn memory_of_different_numbers_of_keys_is_compared_by_key() {
         build(input)
     };
     let verdicts = |document: &Document, metric: &str| {
-        let row = row(document, "valkey-8", &["1"], metric);
+        let of =
+            |row: &&Row| row.cell.variant == "valkey-8" && row.cell.values == ["1"] && row.metric == metric;
+        let row = document.rows.iter().find(of).unwrap();
         (row.comparison.as_ref().map(|found| found.verdict), row.uncompared.clone().unwrap_or_default())
     };
     let fewer = with(75_000_000, 700_000);
