@@ -4,8 +4,8 @@ mod status;
 mod template;
 
 pub use status::{
-    BaselineStatus, BenchmarkSuiteStatus, ComparisonVerdict, ReportStatus, RowStatus, SuitePhase,
-    SuiteProgress,
+    BaselineStatus, BenchmarkSuiteStatus, ComparisonVerdict, RatioStatus, ReportStatus, RowStatus,
+    SuitePhase, SuiteProgress,
 };
 pub use template::{DECIDED_BY_SUITE, RunTemplate, TargetTemplate};
 

@@ -15,6 +15,7 @@ pub fn open_end(mid: f64) -> f64 {
     FARTHEST * if mid > 0.0 { mid } else { 1.0 }
 }
 
+/// Whether the interval of `ratio` has no upper bound.
 pub fn is_open(ratio: &Estimate) -> bool {
     ratio.high > open_end(ratio.mid) / 2.0
 }

@@ -1,7 +1,7 @@
 //! State of a suite, for people and programs. It stays small; the stored report is complete.
 
 use crate::{
-    measured::{Estimate, Spread},
+    measured::Spread,
     run::Verdict,
     thresholds::{MetricName, ThresholdStatus},
 };
