@@ -46,7 +46,7 @@ function numbered(panels: (Panel | RowPanel)[]): (Panel | RowPanel)[] {
   const number = <P extends Panel | RowPanel>(panel: P): P => ({ ...panel, id: (last += 1) });
   return panels.map((panel) => {
     const row = number(panel);
-    if (!("panels" in row) || row.type !== "row") return row;
+    if (!("panels" in row)) return row;
     const y = (row.gridPos?.y ?? 0) + 1;
     const below = ({ gridPos = { x: 0, y: 0, w: 24, h: 9 }, ...panel }: Panel): Panel => number({ ...panel, gridPos: { ...gridPos, y } });
     return { ...row, panels: row.panels.map(below) };
