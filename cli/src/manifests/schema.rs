@@ -85,16 +85,16 @@ fn broken_bound(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
 
 fn check_fields(
     schema: &JSONSchemaProps,
-    fields: &Map<String, Value>,
+    object: &Map<String, Value>,
     field: &str,
     found: &mut Vec<Problem>,
 ) {
-    let missing = schema.required.iter().flatten().filter(|name| !fields.contains_key(*name));
+    let missing = schema.required.iter().flatten().filter(|name| !object.contains_key(*name));
     found.extend(missing.map(|name| Problem::new(field, format!("needs {name}"))));
     let open = schema.additional_properties.is_some()
         || schema.properties.is_none()
         || schema.x_kubernetes_preserve_unknown_fields == Some(true);
-    for (name, value) in fields {
+    for (name, value) in object {
         let at = format!("{field}.{name}");
         if let Some(below) = schema.properties.as_ref().and_then(|properties| properties.get(name)) {
             check_value(below, value, &at, found);

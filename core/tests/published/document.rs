@@ -4,7 +4,7 @@ use super::{
     claims::{Claim, claims},
     file,
     machines::machines,
-    rows::SOURCES,
+    rows::{SOURCES, Source},
     runs,
 };
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path};
@@ -57,7 +57,7 @@ fn suites() -> BTreeSet<&'static str> {
 fn summary() -> String {
     let rows: usize = SOURCES.iter().map(|source| source.rows).sum();
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    for why in SOURCES.iter().flat_map(|source| source.found()).filter_map(|row| row.reason) {
+    for why in SOURCES.iter().flat_map(Source::found).filter_map(|row| row.reason) {
         match reasons.iter_mut().find(|(other, _)| *other == why) {
             Some((_, count)) => *count += 1,
             None => reasons.push((why, 1)),
@@ -106,7 +106,7 @@ fn row_table() -> String {
 
 fn range((low, high): (f64, f64)) -> String {
     let number = |value: f64| format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned();
-    if high == f64::MAX {
+    if high.total_cmp(&f64::MAX).is_eq() {
         format!("at least {}", number(low))
     } else {
         format!("{} to {}", number(low), number(high))

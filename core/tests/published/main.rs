@@ -14,11 +14,8 @@ use dragstrip_core::{
     datastore::{server, validate::validate},
     suite::expand::{ChildRun, Expanded, expand},
 };
-use dragstrip_crds::{
-    BenchmarkSuite, Datastore, DatastoreSpec,
-    measured::Metric,
-    workload::{ParserSpec, ToolSpec},
-};
+use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec, measured::Metric, workload::ToolSpec};
+use dragstrip_parsers::{Capture, Outputs};
 use dragstrip_report::published::{Figure, Scope, Table, parse};
 use dragstrip_results::protocol::{JobSpec, JobTarget};
 use dragstrip_runner::{Launch, LaunchContext, adapter_for};
@@ -793,9 +790,9 @@ fn criterion_metrics(run: &ChildRun, phase: usize, tool: &str, output: &str) -> 
     let ended = Command::new(&started.program).args(&started.arguments).env("PATH", path).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     let ToolSpec::Exec(exec) = &run.spec.phases[phase].tool else { panic!("{tool} is no exec tool") };
-    let ParserSpec::Regex(parser) = &exec.parser else { panic!("another parser") };
-    let text = String::from_utf8(ended.stdout).unwrap();
-    let parsed = dragstrip_parsers::patterns::parse(parser, &[text.into()]).unwrap();
+    let stdout = Capture::complete(String::from_utf8(ended.stdout).unwrap());
+    let outputs = Outputs { stdout, ..Outputs::default() };
+    let parsed = dragstrip_parsers::parse(&exec.parser, &outputs).unwrap();
     let metric =
         |it: &Metric| (it.name.clone(), format!("{} {}", it.value, it.unit.as_deref().unwrap_or("")));
     parsed.metrics.iter().map(metric).collect()

@@ -124,7 +124,8 @@ fn the_page_requests_as_many_cpus_as_the_first_pair_and_the_system_have() -> Res
     let words = format!("The first pair needs {pair} and the system\n4, so request 128.");
     ensure!(page.contains(&words), "docs/eks.md does not say {words:?}");
     ensure!(pair + 4 <= 128, "128 are not enough for {pair} and 4");
-    let system = &node_groups(&cluster()?)[0];
+    let cluster = cluster()?;
+    let system = &node_groups(&cluster)[0];
     ensure!(
         system["instanceType"] == "m7i.large" && system["desiredCapacity"] == 2,
         "not 2 x 2 CPUs: {system}"

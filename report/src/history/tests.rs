@@ -1,6 +1,6 @@
 use super::*;
 use crate::document::{RunRecord, Sample};
-use dragstrip_crds::run::Verdict;
+use dragstrip_crds::{run::Verdict, thresholds::MetricName};
 use dragstrip_results::statistics::spread;
 
 const NOISE: [f64; 6] = [0.01, -0.012, 0.003, -0.006, 0.008, -0.004];

@@ -125,7 +125,7 @@ async fn everything_runs(env: &Env) -> Result<()> {
     ensure!(
         pods.len() >= 3,
         "not an operator, a server and a client: {:?}",
-        pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>()
+        pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     );
     for pod in &pods {
         let security = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());

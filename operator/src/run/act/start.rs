@@ -166,9 +166,11 @@ mod tests {
     use crate::cluster::{context::Context, world::World};
     use crate::datastore::tests::seen;
     use crate::fixtures::run;
+    use crate::run::context::RunContext;
     use crate::run::tests::{Cluster, context};
     use dragstrip_agents::ANSWER_WITHIN;
     use dragstrip_core::run::{start_line::ARRIVES_WITHIN, timing::watchdog_seconds, validate::validate};
+    use dragstrip_crds::BenchmarkRunStatus;
     use jiff::SignedDuration;
     use serde_json::json;
     use std::sync::Arc;
@@ -186,7 +188,8 @@ mod tests {
         )
         .unwrap();
         let start = Timestamp::from_second(1_000_000).unwrap();
-        assert!(fix_start_line(&ctx, &run, &run.attempts[0], &seen, start).await.unwrap());
+        let pass = Pass { ctx: &ctx, run: &run, old: &BenchmarkRunStatus::default() };
+        assert!(fix_start_line(&pass, &run.attempts[0], &seen, start).await.unwrap());
         assert!(ctx.overlay.is_ahead_of(&seen), "a Job that loads would be taken for one at the start line");
         let sent = calls.lock().unwrap()[0].1["metadata"].clone();
         assert_eq!(sent["resourceVersion"], "7");
@@ -217,7 +220,9 @@ mod tests {
             let world = World { runs: seen(vec![seen_run]), ..shared.world.clone() };
             let ctx = RunContext::new(Context { world, ..(*shared).clone() }, Arc::default());
             let run = validate(&declared()).unwrap();
-            assert!(note_start(&ctx, &run, 0, &Fetched::default(), start).await.unwrap());
+            let pass = Pass { ctx: &ctx, run: &run, old: &BenchmarkRunStatus::default() };
+            let at = StepPass { pass, fetched: &Fetched::default(), deadline: Timestamp::MAX };
+            assert!(note_start(&at, &run.attempts[0], 0, start).await.unwrap());
             let calls = calls.lock().unwrap();
             let writes = calls.iter().filter(|(call, _)| call.starts_with("PATCH"));
             writes.map(|(_, body)| body["status"]["started"].clone()).collect::<Vec<_>>()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tests::fixtures::{context, ended, job};
+use crate::tools::adapter::Rejected;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_results::result::WorkerRecord;
 use std::path::Path;

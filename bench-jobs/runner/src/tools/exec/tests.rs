@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tests::fixtures::{context, ended, job};
+use crate::tools::adapter::Rejected;
 use dragstrip_crds::measured::LatencySummary;
 use dragstrip_parsers::Capture;
 use dragstrip_results::result::Operation;

@@ -5,6 +5,7 @@ use super::{
     *,
 };
 use crate::tests::fixtures::{context, ended};
+use crate::tools::adapter::Rejected;
 use dragstrip_loadgen::{
     configuration::Configuration,
     counts::report::{ErrorReport, FailureKind, RunStatus, Totals},
