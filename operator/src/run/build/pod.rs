@@ -157,10 +157,15 @@ fn user(attempt: &Attempt) -> i64 {
     }
 }
 
-/// Detects that the client stands at the start line. The runner answers only then: a probe that fails or
-/// lasts too long causes a Warning event, however many failures are allowed.
+/// Detects that the client stands at the start line. A probe that fails or lasts too long causes a Warning
+/// event, however many failures are allowed: so the first one comes when the runner listens, and the runner
+/// answers only at the line.
 fn at_the_line() -> Probe {
-    Probe { timeout_seconds: Some(PROBE_SECONDS), ..http_probe(READY_PATH, i32::from(RUNNER_PORT), 30) }
+    Probe {
+        initial_delay_seconds: Some(1),
+        timeout_seconds: Some(PROBE_SECONDS),
+        ..http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)
+    }
 }
 
 fn client(
