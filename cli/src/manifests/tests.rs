@@ -84,7 +84,7 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
             ),
             "BenchmarkRun a",
             "spec.target.datastore",
-            "only one of",
+            "set cluster.replicas",
         ),
         (
             "too little memory of a Datastore within a run",
