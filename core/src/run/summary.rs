@@ -375,6 +375,7 @@ mod tests {
         let run = validate(&twice).unwrap();
         let with = |attempt: &Attempt, value| {
             let mut result = merge(attempt, 1, vec![pod_result("p", 10, 1.0, 100)]);
+            result.operations.iter_mut().for_each(|row| row.tool_operations_per_second = Some(5.0));
             result.metrics = vec![Metric {
                 name: "B/op".into(),
                 value,

@@ -200,7 +200,7 @@ fn of_dkv_clients() -> Vec<Claim> {
         claim(
             DKV,
             "large-set nearly the same with one client",
-            one_of_two("large-set"),
+            one_of_two("set-large"),
             (0.95, 1.05),
             TWO_CLIENTS,
         ),
