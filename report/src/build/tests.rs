@@ -279,10 +279,21 @@ fn memory_of_different_numbers_of_keys_is_compared_by_key() {
     assert_eq!(verdicts(&same, "ServerUsedBytes").0, Some(ComparisonVerdict::Better));
 }
 
+/// A result whose only operation has one latency.
+fn stored_result() -> RepetitionResult {
+    let mut result: RepetitionResult =
+        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
+    let mut histogram = dragstrip_results::histogram::empty().unwrap();
+    histogram.record(100).unwrap();
+    let latencies = dragstrip_results::histogram::Latencies::from_microseconds(histogram);
+    result.operations.truncate(1);
+    result.operations[0].histogram = Some(latencies.encode().unwrap());
+    result
+}
+
 #[test]
 fn phases_have_the_declared_order_whatever_that_of_the_results() {
-    let result: RepetitionResult =
-        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
+    let result = stored_result();
     let mut one = entry("a", &[], 1, run("a", "redis", &[100.0], 1.0));
     let mut write = one.run.spec.phases[0].clone();
     "write".clone_into(&mut write.name);
@@ -298,15 +309,9 @@ fn phases_have_the_declared_order_whatever_that_of_the_results() {
 
 #[test]
 fn the_curve_of_the_total_is_omitted_beside_that_of_the_only_operation() {
-    let result: RepetitionResult =
-        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
-    let mut histogram = dragstrip_results::histogram::empty().unwrap();
-    histogram.record(100).unwrap();
-    let histogram = dragstrip_results::histogram::Latencies::from_microseconds(histogram).encode().unwrap();
     let curves = |names: &[&str]| {
-        let mut result = result.clone();
+        let mut result = stored_result();
         let mut row = result.operations.remove(0);
-        row.histogram = Some(histogram.clone());
         for name in names {
             (*name).clone_into(&mut row.name);
             result.operations.push(row.clone());
