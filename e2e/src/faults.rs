@@ -1,6 +1,7 @@
 //! Faults of the testbed. Whatever was stopped is started again when its
 //! [`Fault`] goes out of scope, however the test ends.
 
+use crate::checkout;
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
@@ -11,12 +12,12 @@ pub fn local() -> bool {
 
 /// Runs testbed/cluster.
 pub fn testbed(arguments: &[&str]) -> Result<()> {
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/cluster");
-    let output = Command::new(program)
+    let program = checkout().join("testbed/cluster");
+    let output = Command::new(&program)
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot run {program}"))?;
+        .with_context(|| format!("cannot run {}", program.display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("testbed/cluster {} failed: {said}", arguments.join(" "));

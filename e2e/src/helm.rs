@@ -1,15 +1,18 @@
 //! The chart, and upgrades of the operator, as its users make them.
 
+use crate::checkout;
 use crate::kubectl;
 use crate::operator;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::process::Stdio;
+use std::sync::LazyLock;
 use tokio::process::Command;
 
 const RELEASE: &str = "dragstrip";
 /// The chart of this version.
-pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/dragstrip");
+pub static CHART: LazyLock<String> =
+    LazyLock::new(|| checkout().join("charts/dragstrip").display().to_string());
 
 async fn helm(arguments: &[&str]) -> Result<String> {
     in_namespace(operator::NAMESPACE, arguments).await
@@ -34,7 +37,7 @@ pub async fn in_namespace(namespace: &str, arguments: &[&str]) -> Result<String>
 /// The chart's manifests with `settings` (`--set` of helm), as for a cluster with
 /// Prometheus' operator.
 pub async fn template(settings: &[&str]) -> Result<String> {
-    let mut template = vec!["template", RELEASE, CHART, "--kube-version", "1.37.0"];
+    let mut template = vec!["template", RELEASE, &CHART, "--kube-version", "1.37.0"];
     template.extend(["--api-versions", "monitoring.coreos.com/v1"]);
     for setting in settings {
         template.extend(["--set", setting]);
@@ -49,7 +52,7 @@ async fn revision() -> Result<String> {
 
 async fn upgrade(settings: &[&str]) -> Result<()> {
     let mut upgrade =
-        vec!["upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", "120s"];
+        vec!["upgrade", RELEASE, &CHART, "--reset-then-reuse-values", "--wait", "--timeout", "120s"];
     for setting in settings {
         upgrade.extend(["--set", setting]);
     }
@@ -66,7 +69,7 @@ pub async fn checked(namespace: &str, values: &[&str]) -> Result<String> {
     let fixed = [
         "template",
         "checked",
-        CHART,
+        &CHART,
         "--no-hooks",
         "--kube-version",
         "1.34.0",

@@ -32,7 +32,18 @@ pub use cluster::connect;
 pub use namespace::{Env, alone, message, phase, with_namespace};
 pub use wait::{Look, until};
 
-use std::time::Duration;
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The checkout, above the package that Cargo tests, or where `make` starts a program. A path that is compiled in
+/// would be that of another checkout where programs are cached.
+pub fn checkout() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR");
+    package.map_or_else(|| PathBuf::from("."), |package| Path::new(&package).join(".."))
+}
 
 /// How soon a condition and an event must say what is wrong.
 pub const NOTICE: Duration = Duration::from_secs(5);

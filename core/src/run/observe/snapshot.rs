@@ -63,10 +63,13 @@ pub fn state_of_stored(failure: Option<&PodFailure>, remains: impl FnOnce() -> R
 
 /// How the server differs from the one that the first result was measured on.
 fn server_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
+    // What was lost is in no result: it can be measured again on another server.
+    let lost = |stored: &StoredResult| Outcome::of_failure(stored.failure.as_ref()) == Outcome::Lost;
     let stored: Vec<(&Attempt, &StoredResult)> = run
         .attempts
         .iter()
         .filter_map(|attempt| Some((attempt, snapshot.stored.get(&attempt.name)?)))
+        .filter(|(_, stored)| !lost(stored))
         .collect();
     let first = stored.iter().find_map(|(_, stored)| stored.identity.as_ref());
     // What becomes of the server after the last measurement harms no result.
@@ -241,6 +244,9 @@ mod tests {
         };
         assert!(changed_before(target(2), vec![on(1)]).unwrap().contains("edited"));
         assert_eq!(changed_before(target(2), vec![on(1), on(1)]), None, "everything was measured before");
+        let failure = lost("p").failure.map(|failure| PodFailure { pod: "p".into(), failure });
+        let lost = || StoredResult { failure: failure.clone(), ..on(1) };
+        assert_eq!(changed_before(target(2), vec![lost()]), None, "nothing was measured on the first server");
         let outsider = |id: &str| StoredResult { server_run_ids: vec![id.into()], ..StoredResult::default() };
         assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
         let reported = changed(vec![outsider("a"), outsider("b")]).unwrap();

@@ -6,7 +6,7 @@ use dragstrip_e2e::{alone, helm, kubectl, with_namespace};
 #[tokio::test]
 async fn the_apiserver_accepts_everything_that_the_chart_renders() -> Result<()> {
     with_namespace("chart", |env| async move {
-        let file = |name: &str| format!("{}/{name}", helm::CHART);
+        let file = |name: &str| format!("{}/{name}", *helm::CHART);
         let (eks, dev) = (file("values-eks.yaml"), file("values-dev.yaml"));
         let all = [
             "--set",

@@ -91,7 +91,7 @@ async fn operator_servers_and_clients_run_as_the_user_that_the_platform_gives_th
         let measured = Box::pin(async {
             refuses_another_user(&env).await?;
             let settings = "crds.install=false,ownNamespaceOnly=true,podUser=Platform";
-            let install = ["install", "second", CHART, "--wait", "--timeout", "120s", "--set", settings];
+            let install = ["install", "second", &CHART, "--wait", "--timeout", "120s", "--set", settings];
             helm::in_namespace(&env.namespace, &install).await?;
             let outcome = everything_runs(&env).await;
             helm::in_namespace(&env.namespace, &["uninstall", "second", "--wait"]).await?;

@@ -81,7 +81,7 @@ async fn two_releases_work_in_their_own_namespaces_and_in_no_other() -> Result<(
             let install = [
                 "install",
                 "second",
-                CHART,
+                &CHART,
                 "--wait",
                 "--timeout",
                 "120s",
