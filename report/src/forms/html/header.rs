@@ -2,7 +2,11 @@
 
 use super::super::words::{baseline_name, findings, summary};
 use crate::document::Document;
+use dragstrip_crds::units::counted;
 use maud::{Markup, html};
+
+/// Findings above the first figures, which a phone's first screen shows too.
+const FIRST: usize = 3;
 
 pub fn header(document: &Document) -> Markup {
     html! {
@@ -13,7 +17,15 @@ pub fn header(document: &Document) -> Markup {
                 (summary(document))
                 @if let Some(baseline) = &document.baseline { ", compared with " (baseline_name(baseline)) }
             }
-            @for found in findings(document) { p.found { (found) } }
+            @let all = findings(document);
+            @let (first, more) = all.split_at(all.len().min(FIRST));
+            @for found in first { p.found { (found) } }
+            @if !more.is_empty() {
+                details {
+                    summary { (counted(more.len() as u64, "more finding")) }
+                    @for found in more { p { (found) } }
+                }
+            }
             @for note in &document.notes { p.note { (note) } }
             @let notes = document.variants.iter().filter_map(|head| Some((&head.name, head.note.as_ref()?)));
             @for (variant, note) in notes { p.rests { b { (variant) } ": " (note) } }
