@@ -44,7 +44,7 @@ Environment:
   JOB_COMPLETION_INDEX   the pod's index among the clients, from 0
 
 HTTP:
-  GET  /ready        wait for the start line: 200, or 503 if the runner ends before it
+  GET  /ready        200 at the start line or later, 503 with the stage before
   POST /v1/start     accept a StartCommand; the first one counts; 409 before the start line
   GET  /v1/progress  the runner's stage and the tool's progress
   GET  /v1/clock     the runner's clock, which the operator compares with its own

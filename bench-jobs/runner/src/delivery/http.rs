@@ -5,7 +5,7 @@ use crate::{
     delivery::{
         agent::{Guard, LocalEnd, clock_answer, guarded, metrics_answer},
         metrics::{Series, stage_name},
-        state::Shared,
+        state::{Shared, at_the_line},
     },
     frame::clock,
     measuring::{cgroup, network},
@@ -19,7 +19,7 @@ use axum::{
 };
 use dragstrip_results::protocol::{CLOCK_PATH, JobSpec, PROGRESS_PATH, READY_PATH, START_PATH, StartCommand};
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::timeout};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
 
 /// How long answers under way may take when the runner ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -28,14 +28,12 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 struct Desk {
     shared: Arc<Shared>,
     series: Series,
-    /// Closed when the runner ends.
-    ended: watch::Receiver<()>,
 }
 
 #[derive(Debug)]
 pub struct Serving {
     pub address: SocketAddr,
-    end: watch::Sender<()>,
+    end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -58,11 +56,11 @@ pub async fn serve(
 ) -> io::Result<Serving> {
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
-    let (end, mut ended) = watch::channel(());
-    let desk = Desk { shared, series: Series::of(job, client), ended: ended.clone() };
+    let desk = Desk { shared, series: Series::of(job, client) };
     let service = router(desk, guard).into_make_service_with_connect_info::<LocalEnd>();
+    let (end, ended) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
-        let ended = async move { drop(ended.changed().await) };
+        let ended = async { drop(ended.await) };
         // axum retries failed accepts itself, and returns no other error.
         let _ = axum::serve(listener, service).with_graceful_shutdown(ended).await;
     });
@@ -76,15 +74,10 @@ fn router(desk: Desk, guard: Guard) -> Router {
     guarded(guard, open, queries, commands).with_state(Arc::new(desk))
 }
 
-/// Answers when the runner stands at the start line, or ends: a kubelet writes a Warning event for each
-/// probe that fails.
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
-    let mut ended = desk.ended.clone();
-    let status = tokio::select! {
-        () = desk.shared.until_at_the_line() => StatusCode::OK,
-        _ = ended.changed() => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    (status, format!("{}\n", stage_name(desk.shared.snapshot().stage))).into_response()
+    let stage = desk.shared.snapshot().stage;
+    let status = if at_the_line(stage) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, format!("{}\n", stage_name(stage))).into_response()
 }
 
 async fn start(State(desk): State<Arc<Desk>>, Json(command): Json<StartCommand>) -> Response {
@@ -105,38 +98,4 @@ async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let page = desk.series.page(&snapshot, &latencies, cgroup.as_ref(), network.as_ref(), now);
     desk.shared.note_scrape(snapshot.stage);
     metrics_answer(page)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::fixtures::job;
-    use dragstrip_results::protocol::RunnerStage;
-    use std::future::Future;
-
-    fn desk() -> (Arc<Desk>, watch::Sender<()>) {
-        let (end, ended) = watch::channel(());
-        let series = Series::of(&job(1, r#"{"loadgen": {"duration": "5s"}}"#), 0);
-        (Arc::new(Desk { shared: Arc::default(), series, ended }), end)
-    }
-
-    async fn status(answer: impl Future<Output = Response>) -> Option<u16> {
-        timeout(Duration::from_millis(50), answer).await.ok().map(|answer| answer.status().as_u16())
-    }
-
-    #[tokio::test]
-    async fn a_probe_has_no_answer_before_the_start_line_or_the_end() {
-        let (desk, end) = desk();
-        desk.shared.enter(RunnerStage::WarmingUp);
-        assert_eq!(status(ready(State(Arc::clone(&desk)))).await, None, "it would cause a Warning event");
-        desk.shared.enter(RunnerStage::AtStartLine);
-        assert_eq!(status(ready(State(Arc::clone(&desk)))).await, Some(200));
-        desk.shared.enter(RunnerStage::Preflight);
-        drop(end);
-        assert_eq!(
-            status(ready(State(desk))).await,
-            Some(503),
-            "the runner ends without waiting for a probe"
-        );
-    }
 }

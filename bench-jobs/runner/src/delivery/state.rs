@@ -95,12 +95,6 @@ impl Shared {
         accepted
     }
 
-    /// Returns when the runner stands at the start line or is past it.
-    pub async fn until_at_the_line(&self) {
-        // The sender is self: it cannot be gone while this runs.
-        let _ = self.snapshot.subscribe().wait_for(|snapshot| at_the_line(snapshot.stage)).await;
-    }
-
     pub async fn start_command(&self) -> StartCommand {
         let mut receiver = self.snapshot.subscribe();
         let accepted = receiver.wait_for(|snapshot| snapshot.command.is_some()).await;

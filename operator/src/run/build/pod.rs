@@ -24,15 +24,13 @@ use dragstrip_results::protocol::{
     POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
 };
 use k8s_openapi::api::core::v1::{
-    Affinity, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, PodSpec, Probe, SecretVolumeSource,
-    Volume, VolumeMount,
+    Affinity, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, PodSpec, SecretVolumeSource, Volume,
+    VolumeMount,
 };
 
 const CLIENT_USER: i64 = 65532;
 /// Time for a client pod to end its tool and write its result.
 const CLIENT_GRACE_SECONDS: i64 = 8;
-/// For how long the runner may prepare: longer than a run lasts.
-const PROBE_SECONDS: i32 = 7 * 24 * 60 * 60;
 /// The runner in its own image.
 const RUNNER: &str = "/dragstrip-runner";
 /// Where the runner is copied to in client pods with another image.
@@ -157,17 +155,6 @@ fn user(attempt: &Attempt) -> i64 {
     }
 }
 
-/// Detects that the client stands at the start line. A probe that fails or lasts too long causes a Warning
-/// event, however many failures are allowed: so the first one comes when the runner listens, and the runner
-/// answers only at the line.
-fn at_the_line() -> Probe {
-    Probe {
-        initial_delay_seconds: Some(1),
-        timeout_seconds: Some(PROBE_SECONDS),
-        ..http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)
-    }
-}
-
 fn client(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -189,7 +176,8 @@ fn client(
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
         env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
         ports: Some(vec![port("runner", i32::from(RUNNER_PORT))]),
-        readiness_probe: Some(at_the_line()),
+        // Load may delay the runner; a missed probe must not cause an event.
+        readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)),
         resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),
         volume_mounts: Some(bin.into_iter().chain(own).chain(further).collect()),
