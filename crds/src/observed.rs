@@ -1,6 +1,6 @@
 //! What a server reports over RESP, and its machine.
 
-use crate::datastore::Engine;
+use crate::datastore::{Engine, NO_EVICTION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -34,6 +34,13 @@ pub struct ServerTruth {
     pub used_memory_bytes: i64,
     /// master or slave, from INFO replication; omitted if it is not there.
     pub role: Option<String>,
+}
+
+impl ServerTruth {
+    /// Whether the server evicts keys once its memory is full.
+    pub fn evicts(&self) -> bool {
+        self.max_memory_policy.as_deref().is_some_and(|policy| policy != NO_EVICTION)
+    }
 }
 
 /// A server's machine, as its pod sees it.

@@ -311,7 +311,7 @@ pub fn thousands(n: u64) -> String {
 }
 
 /// The whole part of `value`, saturated: 0 of a negative number.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 #[inline]
 pub fn whole(value: f64) -> u64 {
     value as u64

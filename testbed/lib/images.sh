@@ -113,7 +113,7 @@ import_base() {
   builder commit --quiet --rm "$container" "$1" >/dev/null
 }
 
-# docker_image NAME CONTAINERFILE CONTEXT: into kind's nodes. Who has kind has docker, and need not be root.
+# docker_image NAME CONTAINERFILE CONTEXT: into kind's nodes. Where kind is, docker is too, and root is not needed.
 docker_image() {
   require_kind
   say "building image $1 and loading it into kind"

@@ -5,10 +5,7 @@ use super::{
     plan::timing::watchdog_seconds,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::{
-    datastore::{NO_EVICTION, ServerProtocol},
-    units::Warmup,
-};
+use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth, units::Warmup};
 use dragstrip_results::protocol::{JobMemory, JobSpec, JobTarget};
 
 /// The job of the runners of `attempt`, without what the operator or the command line adds.
@@ -47,8 +44,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
 
 /// Whether `target` is a Datastore with an eviction policy, which is read back before the load.
 fn declared_to_evict(target: &ReadyTarget) -> bool {
-    let truth = target.truth.as_ref().filter(|_| target.datastore.is_some());
-    truth.and_then(|truth| truth.max_memory_policy.as_deref()).is_some_and(|policy| policy != NO_EVICTION)
+    target.datastore.is_some() && target.truth.as_ref().is_some_and(ServerTruth::evicts)
 }
 
 /// What the runners of `attempt` do for the memory of servers without an observer.

@@ -66,7 +66,7 @@ fn extremes(values: &[f64]) -> (f64, f64) {
 pub struct Claim {
     pub source: &'static str,
     pub text: &'static str,
-    /// Of the published figures; `None` where none was published.
+    /// The ratio of the published figures; `None` if the source has none.
     pub published: Option<f64>,
     pub means: (f64, f64),
     /// How a measurement of one's own is held against it.

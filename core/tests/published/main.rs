@@ -789,7 +789,7 @@ fn criterion_metrics(run: &ChildRun, phase: usize, tool: &str, output: &str) -> 
     let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
     let ended = Command::new(&started.program).args(&started.arguments).env("PATH", path).output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
-    let ToolSpec::Exec(exec) = &run.spec.phases[phase].tool else { panic!("{tool} is no exec tool") };
+    let ToolSpec::Exec(exec) = &run.spec.phases[phase].tool else { panic!("{tool} is not an exec tool") };
     let stdout = Capture::complete(String::from_utf8(ended.stdout).unwrap());
     let outputs = Outputs { stdout, ..Outputs::default() };
     let parsed = dragstrip_parsers::parse(&exec.parser, &outputs).unwrap();

@@ -109,6 +109,9 @@ mod tests {
         assert_eq!(truth.run_id, "7@1");
         assert_eq!(truth.used_memory_bytes, 1_002_864);
         assert!(!truth.cluster_enabled && !truth.loading);
+        let cache = DRAGONFLY.replace("cache_mode:store", "cache_mode:cache");
+        let policy = read_truth(&Info::parse(&cache), "7@1".into(), Some(9)).max_memory_policy;
+        assert_eq!(policy.as_deref(), Some("cache"), "it is what a Datastore declares");
     }
 
     #[test]

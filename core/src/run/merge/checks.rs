@@ -4,7 +4,7 @@ use crate::run::{
     plan::counted,
     validate::attempt::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::{datastore::NO_EVICTION, run::CheckName, workload::ToolSpec};
+use dragstrip_crds::{run::CheckName, workload::ToolSpec};
 use dragstrip_results::{
     commands::Account,
     counters::{Agreement, compared, counters_agree, joined},
@@ -107,9 +107,7 @@ fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
 
 /// Whether every server was read, and none is declared to evict.
 fn none_evicts(results: &[PodResult]) -> bool {
-    let policy = |server: &ServerRecord| server.truth.max_memory_policy.clone();
-    let refuses = |server| policy(server).is_none_or(|policy| policy == NO_EVICTION);
-    servers(results).is_some_and(|servers| servers.into_iter().all(refuses))
+    servers(results).is_some_and(|servers| !servers.into_iter().any(|server| server.truth.evicts()))
 }
 
 /// Whether the keys of `load` were counted, and none was missing.

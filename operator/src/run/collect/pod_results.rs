@@ -198,7 +198,7 @@ fn part_of_result(part: PodResult, why: &str) -> PodResult {
     PodResult { failure: Some(failure), ..part }
 }
 
-/// The result of `pod`: complete, or once that is gone its part, or why there is none.
+/// The result of `pod`: the complete one; its part, once the complete one is gone; or why neither exists.
 async fn read_pod(
     client: &Client,
     (retries, large): (&Retries, &Arc<Semaphore>),

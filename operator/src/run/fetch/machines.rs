@@ -252,7 +252,7 @@ mod tests {
             [(GroupEvidence::KarpenterLabel, Some("pg-1")), (GroupEvidence::Label, Some("fast"))]
         );
         assert_eq!((both.allocatable_millicpus, both.network_megabits_per_second), (Some(7910), Some(3125)));
-        assert!(both.network_layers.is_empty(), "no label is no layer: {both:?}");
+        assert!(both.network_layers.is_empty(), "a missing label is not a layer: {both:?}");
         let placed = of(
             json!({"topology.k8s.aws/network-node-layer-1": "nn-a", "topology.k8s.aws/network-node-layer-2": "nn-b",
             "topology.k8s.aws/network-node-layer-3": "nn-c"}),
