@@ -223,7 +223,7 @@ pub struct PhaseStatus {
     pub cost_per_million_operations_usd: Option<CostStatus>,
     /// Seconds of load before each measured part.
     pub warmup_seconds: Option<f64>,
-    /// Keys that were written and counted before each measurement.
+    /// Keys that were written before each measurement.
     pub loaded_keys: Option<u64>,
     /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

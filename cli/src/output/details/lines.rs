@@ -66,8 +66,7 @@ fn cost(cost: &CostStatus) -> String {
 
 /// The lines of a phase, without its reasons if the report has them already.
 fn of_phase(phase: &PhaseStatus, reported: bool) -> Vec<String> {
-    let loaded =
-        phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before the load", thousands(keys)));
+    let loaded = phase.loaded_keys.map(|keys| format!("{} keys written before the load", thousands(keys)));
     let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up, in no figure"));
     let mode = phase.tool.mode.as_ref().map(|mode| format!("{} in mode {mode}", phase.tool.name));
     let reasons = phase
@@ -163,7 +162,7 @@ mod tests {
                 "read: Degraded: Steal: the hypervisor gave 3 % away",
                 "read: limited by Server: server thread redis-server of redis-0 at 99 %",
                 "read: loadgen in mode Fast",
-                "read: 100,000 keys loaded and counted before the load",
+                "read: 100,000 keys written before the load",
                 "read: 2 s of warm-up, in no figure",
                 "read: a million operations cost 0.003600 USD for the servers' nodes, 0.010000 USD for servers' and clients' nodes",
                 "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500; woken late by ms: p99 0.040",
