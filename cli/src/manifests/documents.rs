@@ -16,10 +16,30 @@ pub const KINDS: [&str; 3] = ["Datastore", "BenchmarkRun", "BenchmarkSuite"];
 pub enum Error {
     #[error("cannot read {1}")]
     Read(#[source] io::Error, String),
-    #[error("{1}: not valid YAML")]
-    Syntax(#[source] serde_yaml::Error, String),
+    #[error("{file}: not valid YAML{}", remedy(&source.to_string()))]
+    Syntax { source: serde_yaml::Error, file: String },
     #[error("{1}: this YAML has no JSON form")]
     Json(#[source] serde_json::Error, String),
+}
+
+/// Words of the YAML library's messages, and what the author of a manifest most likely has to do.
+const REMEDIES: [(&str, &str); 7] = [
+    ("cannot start any token", "indent with spaces, not tabs, and quote a value that begins with @, ` or %"),
+    (
+        "mapping values are not allowed",
+        "quote a value that contains a colon, and indent fields of one object alike",
+    ),
+    ("expected key", "indent fields of one object alike"),
+    ("expected '-' indicator", "indent the items of one list alike, each after a hyphen"),
+    ("expected ':'", "write a colon and a space after the field's name"),
+    ("end of stream", "close the quotation mark"),
+    ("expected ',' or", "close the bracket, and put commas between its items"),
+];
+
+/// What to do about a message of the YAML library; empty if it says so itself.
+fn remedy(message: &str) -> String {
+    let known = REMEDIES.iter().find(|(words, _)| message.contains(words));
+    known.map(|(_, remedy)| format!(" ({remedy})")).unwrap_or_default()
 }
 
 #[derive(Debug, Clone)]
@@ -57,7 +77,7 @@ impl Document {
 
 /// The documents of `text`, without empty ones.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Error> {
-    let syntax = |error| Error::Syntax(error, file.to_owned());
+    let syntax = |source| Error::Syntax { source, file: file.to_owned() };
     let mut documents = Vec::new();
     // Editors on Windows begin a file with a byte order mark.
     for document in serde_yaml::Deserializer::from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
@@ -140,12 +160,30 @@ mod tests {
     #[test]
     fn a_syntax_error_names_the_file_and_the_line() {
         for (text, words) in [
-            ("kind: A\nspec: [1, 2\n", "line"),
             ("kind: A\nkind: B\n", "duplicate entry with key \"kind\""),
             ("kind: A\n\"kind\": B\n", "duplicate entry with key \"kind\""),
         ] {
             let message = chain(&parse("a.yaml", text).unwrap_err());
             assert!(message.starts_with("a.yaml: not valid YAML: ") && message.contains(words), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_says_what_to_do() {
+        for (text, remedy, line) in [
+            ("kind: A\nspec: [1, 2\n", "close the bracket", "line 3"),
+            ("kind: A\nspec:\n\tphases: []\n", "indent with spaces, not tabs", "line 3"),
+            ("kind: A\nimage: @redis\n", "quote a value that begins with @", "line 2"),
+            ("kind: A\nnote: at noon: fast\n", "quote a value that contains a colon", "line 2"),
+            ("spec:\n    a: 1\n  b: 2\n", "indent fields of one object alike", "line 3"),
+            ("spec:\n- a\nb: 2\n- c\n", "indent fields of one object alike", "line 4"),
+            ("spec:\n  - a\n  b: 2\n", "indent the items of one list alike", "line 3"),
+            ("kind: A\nspec\n", "write a colon and a space", "line 3"),
+            ("kind: \"A\nspec: 1\n", "close the quotation mark", "line 3"),
+        ] {
+            let message = chain(&parse("a.yaml", text).unwrap_err());
+            assert!(message.starts_with("a.yaml: not valid YAML ("), "{text}: {message}");
+            assert!(message.contains(remedy) && message.contains(line), "{text}: {message}");
         }
     }
 

@@ -62,15 +62,15 @@ impl Shape {
         match self {
             Self::Single | Self::ClusterInOnePod(_) => 1,
             Self::ClusterSpread(servers) => servers.all,
-            Self::Replicated(replicas) => replicas + 1,
+            Self::Replicated(replicas) => replicas.saturating_add(1),
             Self::Members(members) => members,
         }
     }
 
-    /// How many servers each pod runs.
+    /// How many servers each pod runs: one at least, whatever an object says that no schema has checked.
     pub fn servers_per_pod(self) -> u16 {
         match self {
-            Self::ClusterInOnePod(servers) => servers.all,
+            Self::ClusterInOnePod(servers) => servers.all.max(1),
             _ => 1,
         }
     }

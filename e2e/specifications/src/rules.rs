@@ -8,7 +8,7 @@ use crate::{
     trial::manifest,
 };
 use dragstrip_core::{datastore, run, suite};
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, conditions::shortened};
 use k8s_openapi::api::core::v1::Node;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use serde::de::DeserializeOwned;
@@ -27,8 +27,11 @@ fn check<K: DeserializeOwned>(index: usize, refusal: impl Fn(&K) -> Option<Strin
         let mut object = manifest(&kind, "x", &spec);
         object["metadata"] = json!({"name": "x", "namespace": "races", "uid": "1", "generation": 1});
         let refused = serde_json::from_value(object).ok().and_then(|object| refusal(&object));
-        let problem =
-            refused.and_then(|text| Some(format!("{}: {text}", messages::fault(&text, true, &kind.fields)?)));
+        let problem = refused.and_then(|text| {
+            // As an object's status shows it.
+            let text = shortened(&text);
+            Some(format!("{}: {text}", messages::fault(&text, true, &kind.fields)?))
+        });
         problem.map_or(Ok(()), |problem| Err(TestCaseError::fail(problem)))
     });
     result.unwrap_or_else(|error| panic!("{} {error}", kind.name));
