@@ -256,7 +256,16 @@ published-smoke: install ## Run small versions of the published benchmarks and p
 	$(CLUSTER_ENV); testbed/published-smoke $(DIST)/bin/dragstrip $(PUBLISHED)
 
 .PHONY: test
-test: test-unit test-report-page test-eks test-chart test-e2e test-dashboards ## Run all tests except those of test-long
+test: ## Run all tests except those of test-long
+	@# Unit tests wait half of their time: what the other tests need is built meanwhile, at the lowest priority.
+	@# Not the variable MAKE: a dry run would execute this line.
+	@nice -n 19 make --no-print-directory test-programs & programs=$$!; \
+	make --no-print-directory test-unit || { kill $$programs; exit 1; }; wait $$programs
+	$(MAKE) test-report-page test-eks test-chart test-e2e test-dashboards
+
+.PHONY: test-programs
+test-programs: build
+	$(if $(filter local,$(CLUSTER)),testbed/cluster build)
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
 # need a machine without other load. Patterns match a test's path.
@@ -265,7 +274,7 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
   clients::a_repetition_that_lost turns::no_lease_is_released identity::an_edit_of_a_datastore \
   identity::a_server_whose_pod_was_recreated refusals::a_namespace_with_quotas loadgen::a_stalled_server loadgen::batches \
   findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster \
-  preparation::a_warm_up_longer
+  preparation::a_warm_up_longer run::quickstart:: life::a_slowed_server
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, faults on nodes and between operator and API server, random specifications, the model of turns, the operator's figures, and each parser fuzzed for FUZZ_SECONDS

@@ -1,7 +1,7 @@
 //! The command line on a real cluster.
 
 use anyhow::{Context, Result, ensure};
-use dragstrip_e2e::{Env, SHORT_RUN, alone, manifests::REDIS};
+use dragstrip_e2e::{Env, SHORT_RUN, alone, manifests::REDIS, with_namespace};
 use std::{
     env,
     path::{Path, PathBuf},
@@ -129,7 +129,7 @@ async fn a_run_is_watched_to_its_end_reported_compared_and_run_again() -> Result
 
 #[tokio::test]
 async fn a_misspelt_name_is_refused_at_once_with_a_suggestion() -> Result<()> {
-    alone("cli-names", |env| async move {
+    with_namespace("cli-names", |env| async move {
         env.datastore("redis", REDIS).await?;
         env.run(
             "sprint",
@@ -156,7 +156,7 @@ async fn a_misspelt_name_is_refused_at_once_with_a_suggestion() -> Result<()> {
 
 #[tokio::test]
 async fn validate_accepts_what_the_api_server_accepts_and_names_the_field_of_each_mistake() -> Result<()> {
-    alone("cli-validate", |env| async move {
+    with_namespace("cli-validate", |env| async move {
         let sound = manifest("sound", 1);
         let finished = dragstrip(&env, &["validate", "-f", "-"], &sound).await?;
         ensure!(finished.code == 0, "{}", finished.all());

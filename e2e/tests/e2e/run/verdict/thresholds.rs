@@ -7,7 +7,7 @@ use dragstrip_crds::{
     run::{RunPhase, Verdict},
 };
 use dragstrip_e2e::{
-    SHORT_RUN, alone,
+    SHORT_RUN,
     manifests::against,
     results::{self, operation, phase},
     with_namespace,
@@ -39,7 +39,7 @@ thresholds:
 #[tokio::test]
 async fn thresholds_decide_whether_a_good_run_passed_and_the_headline_comes_from_the_named_phase()
 -> Result<()> {
-    alone("thresholds", |env| async move {
+    with_namespace("thresholds", |env| async move {
         redis(&env).await?;
         env.run("good", &against("redis", &format!("{PHASES}{MET}"))).await?;
         env.run("slow", &against("redis", &format!("{PHASES}{MISSED}"))).await?;
