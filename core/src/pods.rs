@@ -2,6 +2,7 @@
 
 use crate::trouble::Trouble;
 use dragstrip_results::protocol::OBSERVER_PORT;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,15 @@ pub fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodConditi
 
 /// Whether the pod's Ready condition holds.
 pub fn ready(pod: &Pod) -> bool {
-    pod.status.as_ref().and_then(|status| condition(status, "Ready")).is_some_and(|c| c.status == "True")
+    ready_since(pod, Timestamp::MAX)
+}
+
+/// Whether the pod's Ready condition has held from `since` on, or longer.
+pub fn ready_since(pod: &Pod, since: Timestamp) -> bool {
+    let ready = pod.status.as_ref().and_then(|status| condition(status, "Ready"));
+    ready
+        .filter(|ready| ready.status == "True")
+        .is_some_and(|ready| ready.last_transition_time.as_ref().is_none_or(|changed| changed.0 <= since))
 }
 
 /// The pod's address; `None` while it has none.

@@ -1,5 +1,6 @@
 //! A run: from its declaration and what was observed to its next step, results and status. Pure.
 
+pub mod away;
 mod confirm;
 pub mod decide;
 pub mod job;

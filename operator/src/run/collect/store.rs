@@ -17,6 +17,7 @@ use crate::{
 use dragstrip_core::{
     labels,
     run::{
+        away,
         decide::{Step, Waiting, not_stored},
         judge,
         merge::merge,
@@ -154,9 +155,13 @@ async fn collected(
 ) -> Result<RepetitionResult, NotYet> {
     let mut result =
         complete(&pass.client, (&pass.retries, &pass.large_results), attempt, pods, Timestamp::now()).await?;
-    // A server that reports its process may have changed after the clients saw it.
-    if result.failure.is_none() && result.server_run_ids().is_empty() {
-        let before = stored_result::identity(&job.metadata);
+    let before = stored_result::identity(&job.metadata);
+    if let Some(found) = &mut result.failure {
+        let since = job.metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0);
+        let lost = away::lost(&found.failure, before.as_ref(), &servers::of_run(pass), since);
+        found.failure = lost.unwrap_or_else(|| found.failure.clone());
+    } else if result.server_run_ids().is_empty() {
+        // A server that reports its process may have changed after the clients saw it.
         let changed = before.and_then(|before| before.pods_changed_to(&servers::identity(pass)));
         result.failure =
             changed.map(|changed| PodFailure { pod: String::new(), failure: another_server(&changed) });

@@ -47,12 +47,17 @@ pub fn servers<'a>(
     })
 }
 
-/// The identity of the server of `run` by its pods alone; empty if they are not in this cluster.
-pub fn identity(pass: &Pass<'_>) -> Identity {
+/// The pods of the server that `run` loads; none if they are not in this cluster.
+pub fn of_run(pass: &Pass<'_>) -> Vec<Arc<Pod>> {
     let pods = pass.world.pods.state();
     let address = pass.run.spec.target.external().and_then(|it| host_and_port(&it.address));
     let key = key(pass.run).or_else(|| behind(pass, &pods, &address?.0));
-    key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
+    key.map(|key| servers(&pods, &key).cloned().collect()).unwrap_or_default()
+}
+
+/// The identity of the server of `run` by its pods alone; empty if they are not in this cluster.
+pub fn identity(pass: &Pass<'_>) -> Identity {
+    Identity::of(of_run(pass).iter(), None)
 }
 
 pub fn node_of(pod: &Pod) -> Option<String> {
