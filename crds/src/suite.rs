@@ -281,7 +281,7 @@ pub struct BenchmarkSuiteSpec {
     /// `[{metric: P99Milliseconds, share: "0.1"}]`. Smaller differences are neither Better nor Worse.
     /// Defaults to 0.05 for latencies and 0.03 for all other metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 18))]
+    #[schemars(length(max = 19))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["metric".into()]))]
     pub margins: Vec<Margin>,
     /// Compare results that were measured under other conditions than the baseline (another machine,

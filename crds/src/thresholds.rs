@@ -30,6 +30,8 @@ pub enum MetricName {
     /// Largest latency.
     MaxMilliseconds,
     /// Share of reads that found their key, from 0 to 1.
+    /// Throughput divided by the CPUs that the servers used.
+    OperationsPerCoreSecond,
     HitRatio,
     /// Mean number of error replies in a repetition.
     Errors,
@@ -50,7 +52,7 @@ pub enum MetricName {
 
 impl MetricName {
     /// All metrics, in the sequence of reports.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::OperationsPerSecond,
         Self::BytesPerSecond,
         Self::MeanMilliseconds,
@@ -62,6 +64,7 @@ impl MetricName {
         Self::P9999Milliseconds,
         Self::MaxMilliseconds,
         Self::HitRatio,
+        Self::OperationsPerCoreSecond,
         Self::Errors,
         Self::ElementsPerSecond,
         Self::SecondsPerBatch,
@@ -81,6 +84,7 @@ impl MetricName {
         match self {
             Self::OperationsPerSecond => "ops/s",
             Self::BytesPerSecond => "B/s",
+            Self::OperationsPerCoreSecond => "ops/core-s",
             Self::MeanMilliseconds
             | Self::P50Milliseconds
             | Self::P90Milliseconds
@@ -100,7 +104,11 @@ impl MetricName {
     pub fn more_is_better(self) -> bool {
         matches!(
             self,
-            Self::OperationsPerSecond | Self::BytesPerSecond | Self::HitRatio | Self::ElementsPerSecond
+            Self::OperationsPerSecond
+                | Self::BytesPerSecond
+                | Self::OperationsPerCoreSecond
+                | Self::HitRatio
+                | Self::ElementsPerSecond
         )
     }
 }

@@ -33,10 +33,16 @@ pub fn default_margin(metric: &str) -> f64 {
 /// How the figures of one of several servers begin.
 pub const MEMBER: &str = "member ";
 
+/// The CPUs that all servers together used.
+pub const SERVER_CPUS: &str = "server CPUs";
+
 /// Whether `metric` repeats another figure of the same measurement: bytes per second are operations
-/// per second times a constant, the tool's own rate is the same once more, and members add up.
+/// per second times a constant, the tool's own rate is the same once more, the servers' CPUs are
+/// throughput divided by that per core, and members add up.
 pub fn repeats(metric: &str) -> bool {
-    metric == MetricName::BytesPerSecond.to_string() || metric == TOOL_RATE || metric.starts_with(MEMBER)
+    metric == MetricName::BytesPerSecond.to_string()
+        || [TOOL_RATE, SERVER_CPUS].contains(&metric)
+        || metric.starts_with(MEMBER)
 }
 
 /// The heading of a metric and the divisor that converts its values to the heading's unit.
@@ -53,6 +59,7 @@ fn presentation(metric: &str) -> Option<(&'static str, f64)> {
         MetricName::P999Milliseconds => ("p99.9 ms", 1.0),
         MetricName::P9999Milliseconds => ("p99.99 ms", 1.0),
         MetricName::MaxMilliseconds => ("Max ms", 1.0),
+        MetricName::OperationsPerCoreSecond => ("Ops/core-s", 1.0),
         MetricName::HitRatio => ("Hit ratio", 1.0),
         MetricName::Errors => ("Errors", 1.0),
         MetricName::ElementsPerSecond => ("Items/s", 1.0),

@@ -106,6 +106,8 @@ mod tests {
                 batches: None,
                 schedule: None,
                 search: None,
+                server_cpus: None,
+                operations_per_core_second: None,
                 server_memory: None,
                 memory: vec![],
                 cost_per_million_operations_usd: None,

@@ -112,14 +112,13 @@ fn metrics(results: &[&RepetitionResult]) -> Vec<Metric> {
     let Some(first) = results.first() else {
         return Vec::new();
     };
-    let mean = |metric: &Metric| {
-        let of = |result: &&RepetitionResult| {
+    let joined = |metric: &Metric| {
+        let value = mean(results, |result| {
             result.metrics.iter().find(|other| other.name == metric.name).map(|other| other.value)
-        };
-        let values: Vec<f64> = results.iter().map(of).collect::<Option<_>>()?;
-        Some(Metric { value: values.iter().sum::<f64>() / values.len() as f64, ..metric.clone() })
+        })?;
+        Some(Metric { value, ..metric.clone() })
     };
-    first.metrics.iter().filter_map(mean).collect()
+    first.metrics.iter().filter_map(joined).collect()
 }
 
 /// What became of an open loop's schedule over all repetitions, at the rate of each.
@@ -175,6 +174,12 @@ fn server_memory(results: &[&RepetitionResult]) -> Option<ServerMemoryStatus> {
     })
 }
 
+/// The mean of what `figure` is in each of `results`; `None` if one lacks it.
+fn mean(results: &[&RepetitionResult], figure: impl Fn(&RepetitionResult) -> Option<f64>) -> Option<f64> {
+    let sum: f64 = results.iter().map(|result| figure(result)).sum::<Option<f64>>()?;
+    Some(sum / results.len() as f64)
+}
+
 fn notes(results: &[&RepetitionResult]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for note in results.iter().flat_map(|result| &result.notes) {
@@ -228,6 +233,8 @@ fn phase(
         batches: results.last().and_then(|last| last.batches.clone()),
         schedule: schedule(&results),
         search: None,
+        server_cpus: mean(&results, RepetitionResult::server_cpus),
+        operations_per_core_second: mean(&results, RepetitionResult::operations_per_core_second),
         server_memory: server_memory(&results),
         memory: results.last().map(|last| last.memory.clone()).unwrap_or_default(),
         cost_per_million_operations_usd: None,

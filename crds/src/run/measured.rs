@@ -211,6 +211,11 @@ pub struct PhaseStatus {
     /// What a search found; the other figures are those at the value found, and until it
     /// has ended those at the best value so far.
     pub search: Option<SearchStatus>,
+    /// CPUs that all servers together used, mean over repetitions; omitted if nothing could measure it.
+    pub server_cpus: Option<f64>,
+    /// Throughput of all operations together divided by the CPUs that the servers used, mean over
+    /// repetitions.
+    pub operations_per_core_second: Option<f64>,
     /// Memory of the servers; omitted if nothing could measure it.
     pub server_memory: Option<ServerMemoryStatus>,
     /// Memory of each server and of all together (member SUM), right after the phase and

@@ -1,6 +1,7 @@
 //! The measurements of one run: the complete run, or each of its repetitions. Pure.
 
-use crate::{figures::MEMBER, input::Entry};
+use crate::figures::{MEMBER, SERVER_CPUS};
+use crate::input::Entry;
 use dragstrip_crds::{
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, Spread},
     run::{
@@ -170,8 +171,15 @@ fn of_phase(phase: &PhaseStatus) -> Figures {
         other(&format!("cost per million operations, {whose}"), "USD", Some(false), value)
     };
     let cost = [dollars("servers", cost.servers), dollars("servers and clients", cost.servers_and_clients)];
-    let batches = phase.batches.iter().flat_map(of_batches);
+    let work = of_work(phase.operations_per_core_second, phase.server_cpus);
+    let batches = work.chain(phase.batches.iter().flat_map(of_batches));
     batches.chain(memory).chain(of_tool(&phase.metrics)).chain(cost.into_iter().flatten()).collect()
+}
+
+/// What the servers did with their CPUs, and how many they used.
+fn of_work(per_core_second: Option<f64>, cpus: Option<f64>) -> impl Iterator<Item = Figure> {
+    let work = figure(MetricName::OperationsPerCoreSecond, per_core_second);
+    work.into_iter().chain(other(SERVER_CPUS, "CPUs", None, cpus))
 }
 
 struct Collector<'a> {
@@ -247,7 +255,8 @@ impl<'a> Collector<'a> {
             let figures = operation_figures!(row, tool, rate, bytes, None, row.errors as f64);
             self.add(phase, &row.name, repetition, verdict, figures);
         }
-        let batches = result.batches.iter().flat_map(of_batches);
+        let work = of_work(result.operations_per_core_second(), result.server_cpus());
+        let batches = work.chain(result.batches.iter().flat_map(of_batches));
         let figures = batches.chain(of_memory(&result.memory)).chain(of_tool(&result.metrics));
         self.add(phase, TOTAL, repetition, verdict, figures.collect());
     }

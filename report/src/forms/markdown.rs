@@ -24,6 +24,7 @@ const STYLE: Style = Style {
         MetricName::P50Milliseconds,
         MetricName::P99Milliseconds,
         MetricName::P999Milliseconds,
+        MetricName::OperationsPerCoreSecond,
         MetricName::SecondsPerBatch,
         MetricName::ServerUsedBytes,
         MetricName::ServerPeakBytes,

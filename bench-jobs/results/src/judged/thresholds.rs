@@ -176,6 +176,7 @@ pub fn figure(metric: MetricName, phase: &PhaseStatus, operation: Option<&Operat
         MetricName::ElementsPerSecond => batches.map(|batches| batches.elements_per_second.mid),
         MetricName::SecondsPerBatch => batches.map(|batches| batches.seconds_per_batch.mid),
         MetricName::ServerUsedBytes => memory(|reading| reading.used_bytes),
+        MetricName::OperationsPerCoreSecond => phase.operations_per_core_second,
         MetricName::ServerRssBytes => memory(|reading| reading.rss_bytes),
         MetricName::ServerPeakBytes => memory(|reading| reading.peak_bytes),
         MetricName::BytesPerKey => self::memory(phase).and_then(|reading| reading.bytes_per_key),

@@ -103,6 +103,22 @@ impl RepetitionResult {
         self.operations.iter().find(|row| row.name == TOTAL)
     }
 
+    /// CPUs that all servers together used in the window; `None` unless every known one was measured.
+    pub fn server_cpus(&self) -> Option<f64> {
+        let complete = !self.servers.is_empty() && self.servers.len() >= self.server_run_ids().len();
+        let cpus = self.servers.iter().map(|server| {
+            // Of a window without a length it is not a number.
+            Some(server.usage.cpu_seconds / server.usage.seconds)
+                .filter(|cpus| cpus.is_finite() && *cpus > 0.0)
+        });
+        cpus.sum::<Option<f64>>().filter(|_| complete)
+    }
+
+    /// Throughput of all operations divided by [`Self::server_cpus`].
+    pub fn operations_per_core_second(&self) -> Option<f64> {
+        Some(self.total()?.operations_per_second? / self.server_cpus()?)
+    }
+
     /// The `run_id` of every server that a client saw, sorted; empty if none is known.
     pub fn server_run_ids(&self) -> BTreeSet<&str> {
         self.pods.iter().filter_map(|pod| pod.server.as_ref()).flat_map(ServerRecord::run_ids).collect()
@@ -117,4 +133,45 @@ pub struct PodFailure {
     pub pod: String,
     /// What happened.
     pub failure: Failure,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::observed::ServerCounters;
+    use serde_json::json;
+
+    /// A result at 1,000 operations per second, whose servers used so many CPU seconds of 10.
+    fn result(cpu_seconds: &[f64], run_ids: usize) -> RepetitionResult {
+        let mut result: RepetitionResult =
+            serde_json::from_str(include_str!("../../tests/two-pods.json")).unwrap();
+        TOTAL.clone_into(&mut result.operations[0].name);
+        result.operations[0].operations_per_second = Some(1000.0);
+        let server = |seconds: &f64| {
+            json!({"server": "s", "usage": {
+                "seconds": 10.0, "cpuSeconds": seconds, "throttledSeconds": 0.0, "throttledPeriods": 0
+            }})
+        };
+        let servers: Vec<_> = cpu_seconds.iter().map(server).collect();
+        result.servers = serde_json::from_value(json!(servers)).unwrap();
+        let truth = json!({"version": "7", "clusterEnabled": true, "loading": false, "runId": "", "usedMemoryBytes": 0});
+        let counters = |id: usize| {
+            let counters = ServerCounters { run_id: id.to_string(), ..ServerCounters::default() };
+            json!({"address": "a", "before": counters})
+        };
+        let shards: Vec<_> = (0..run_ids).map(counters).collect();
+        let record = json!({"truth": truth, "before": ServerCounters::default(), "shards": shards});
+        result.pods[0].server = serde_json::from_value(record).unwrap();
+        result
+    }
+
+    #[test]
+    fn work_per_core_is_throughput_by_the_cpus_of_all_servers() {
+        let work = |cpu_seconds: &[f64], run_ids| result(cpu_seconds, run_ids).operations_per_core_second();
+        assert_eq!(work(&[5.0], 1), Some(2000.0));
+        assert_eq!(work(&[5.0, 15.0], 0), Some(500.0), "two servers whose run_id is not known");
+        assert_eq!(work(&[5.0], 2), None, "a server without a report would make the others look better");
+        assert_eq!(work(&[], 0), None, "an external server");
+        assert_eq!(work(&[0.0], 1), None, "no CPU time is no measurement");
+    }
 }
