@@ -486,6 +486,9 @@ fn default_timeout() -> Period {
     validation = Rule::new("!has(self.thresholds) || self.thresholds.all(t, !has(t.relativeTo) || t.relativeTo == 'Nothing')")
         .message("a run has no baseline: leave relativeTo out, or make a BenchmarkSuite with a baseline")
         .field_path(".thresholds"),
+    validation = Rule::new("!has(self.thresholds) || self.thresholds.all(t, !has(t.variant) && !has(t.values) && !has(t.times))")
+        .message("a run has no variants to compare: leave variant, values and times out, or make a BenchmarkSuite")
+        .field_path(".thresholds"),
     validation = Rule::new(timeout_rule())
         .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup, duration and settle time of all phases, times repetitions; of bullmq in mode Published with readers twice, since they load after the writers): raise timeout, or measure less'".into()))
         .field_path(".timeout"),

@@ -5,6 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use std::collections::BTreeMap;
 
 /// A figure of a phase, named with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -29,9 +30,9 @@ pub enum MetricName {
     P9999Milliseconds,
     /// Largest latency.
     MaxMilliseconds,
-    /// Share of reads that found their key, from 0 to 1.
     /// Throughput divided by the CPUs that the servers used.
     OperationsPerCoreSecond,
+    /// Share of reads that found their key, from 0 to 1.
     HitRatio,
     /// Mean number of error replies in a repetition.
     Errors,
@@ -63,8 +64,8 @@ impl MetricName {
         Self::P999Milliseconds,
         Self::P9999Milliseconds,
         Self::MaxMilliseconds,
-        Self::HitRatio,
         Self::OperationsPerCoreSecond,
+        Self::HitRatio,
         Self::Errors,
         Self::ElementsPerSecond,
         Self::SecondsPerBatch,
@@ -83,8 +84,8 @@ impl MetricName {
     pub fn unit(self) -> &'static str {
         match self {
             Self::OperationsPerSecond => "ops/s",
-            Self::BytesPerSecond => "B/s",
             Self::OperationsPerCoreSecond => "ops/core-s",
+            Self::BytesPerSecond => "B/s",
             Self::MeanMilliseconds
             | Self::P50Milliseconds
             | Self::P90Milliseconds
@@ -123,8 +124,25 @@ pub enum RelativeTo {
     Baseline,
 }
 
-/// Limits of a figure, such as `{metric: P99Milliseconds, phase: read, maximum: "1.5"}` or
-/// `{metric: OperationsPerSecond, minimum: "0.95", relativeTo: Baseline}`.
+/// The other figure of a claim: where it differs from the threshold's own.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OtherFigure {
+    /// Name of the variant. Defaults to the same.
+    #[schemars(length(min = 1, max = 40))]
+    pub variant: Option<String>,
+    /// Names of values by axis, such as `{pipeline: "1"}`. Defaults to the same values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, String>,
+    /// Name of the phase. Defaults to the same.
+    #[schemars(length(min = 1, max = 20))]
+    pub phase: Option<String>,
+}
+
+/// Limits of a figure, such as `{metric: P99Milliseconds, phase: read, maximum: "1.5"}`,
+/// `{metric: OperationsPerSecond, minimum: "0.95", relativeTo: Baseline}` or
+/// `{metric: OperationsPerSecond, variant: dragonfly, minimum: "3.5", times: {variant: redis}}`.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -135,6 +153,8 @@ pub enum RelativeTo {
         .message("minimum must not be above maximum"),
     validation = Rule::new("!has(self.onlySignificant) || !self.onlySignificant || has(self.relativeTo) && self.relativeTo == 'Baseline'")
         .message("onlySignificant needs relativeTo: Baseline"),
+    validation = Rule::new("!has(self.times) || !has(self.relativeTo) || self.relativeTo == 'Nothing'")
+        .message("times is a ratio of two figures already: leave relativeTo out"),
 )]
 pub struct Threshold {
     /// The metric, such as OperationsPerSecond, P99Milliseconds or ServerUsedBytes.
@@ -146,6 +166,16 @@ pub struct Threshold {
     /// no total.
     #[schemars(length(min = 1, max = 64))]
     pub operation: Option<String>,
+    /// Name of the variant of a BenchmarkSuite. Defaults to each variant.
+    #[schemars(length(min = 1, max = 40))]
+    pub variant: Option<String>,
+    /// Names of values of a BenchmarkSuite by axis, such as `{pipeline: "10"}`. Defaults to each value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, String>,
+    /// Limit the ratio to this other figure of the same BenchmarkSuite, such as `{variant: redis}`. The
+    /// threshold is a claim then: it passes only if the complete 95 % confidence interval of the ratio
+    /// is within the limits.
+    pub times: Option<OtherFigure>,
     /// The least that passes, such as "100000".
     pub minimum: Option<Decimal>,
     /// The most that passes, such as "1.5".
@@ -158,6 +188,21 @@ pub struct Threshold {
     /// is beyond the limit. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_significant: bool,
+}
+
+/// Whether a claim holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClaimState {
+    /// The complete interval of the ratio is within the limits.
+    Holds,
+    /// The complete interval of the ratio is beyond a limit.
+    DoesNotHold,
+    /// A limit is within the interval, or there is no interval.
+    Unclear,
+    /// Both figures were measured under other conditions than declared, or are not the servers'.
+    NotComparable,
+    /// One of the figures was not measured, or is Invalid.
+    NotMeasured,
 }
 
 /// A figure compared with a threshold.
@@ -175,11 +220,13 @@ pub struct ThresholdStatus {
     pub phase: String,
     /// The operation.
     pub operation: String,
-    /// The figure, or its ratio to the baseline. Omitted if the metric was not measured; the threshold
-    /// then fails.
+    /// The figure, or its ratio to the baseline or to the other figure of a claim. Omitted if the metric
+    /// was not measured; the threshold then fails.
     pub value: Option<f64>,
     /// Whether it passes.
     pub met: bool,
+    /// The state of a claim, which is a threshold with `times`; only one that Holds passes.
+    pub state: Option<ClaimState>,
     /// The figure and its limit in one sentence.
     pub message: String,
 }

@@ -55,7 +55,7 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
         let rules = document.rules.clone();
         compare::compare(&mut document, entries, baseline, &rules);
     }
-    document.thresholds = thresholds::evaluate(&input.thresholds, &document);
+    document.thresholds = thresholds::evaluate(&input.thresholds, &document, entries);
     document
 }
 

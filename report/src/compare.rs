@@ -81,6 +81,24 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     });
 }
 
+/// The comparison of two rows of `document`, in its blocks if it has any; the error is why they are not
+/// comparable.
+pub(crate) fn rows(
+    document: &Document,
+    entries: &dyn Entries,
+    here: &Row,
+    there: &Row,
+) -> Result<Comparison, String> {
+    let by_clients = limits::by_both_clients(document, here, there) && here.phase == there.phase;
+    let cells = (&here.cell, &there.cell);
+    let refused = || conditions::refusal_between(document, entries, cells, by_clients);
+    let other_keys = limits::other_keys_than(here, document, (document, &there.cell, &there.phase));
+    match other_keys.or_else(refused) {
+        Some(reason) => Err(reason),
+        None => pair::with_measured(here, there, &document.rules),
+    }
+}
+
 /// Whether a figure is one more that could differ by chance: what never varies, such as 0 errors,
 /// differs only in truth.
 fn counts(row: &Row, comparison: &Comparison) -> bool {

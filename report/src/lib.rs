@@ -23,3 +23,4 @@ pub use forms::{csv, html, json, junit, markdown, text};
 pub use input::{BaselineInput, Entries, Entry, Input};
 pub use rules::Rules;
 pub use select::totals;
+pub use thresholds::{counterpart, selects};

@@ -1,27 +1,69 @@
 //! Checks the figures of a document against thresholds. Pure.
 
+mod claim;
+
 use crate::{
-    document::{Cell, Document, Row},
+    document::{AxisHead, Cell, Document, Row},
     figures::is_open,
+    input::Entries,
     select::{all_cells, phases},
 };
 use dragstrip_crds::{
     measured::Estimate,
     suite::ComparisonVerdict,
-    thresholds::{RelativeTo, Threshold, ThresholdStatus},
+    thresholds::{OtherFigure, RelativeTo, Threshold, ThresholdStatus},
 };
 use dragstrip_results::{result::TOTAL, thresholds::stands};
 
-/// A row for each threshold, combination and phase. A threshold without a phase applies to every
-/// phase that has its metric in some combination, or to all phases if none has.
-pub fn evaluate(thresholds: &[Threshold], document: &Document) -> Vec<ThresholdStatus> {
+/// A row for each threshold, combination that it selects, and phase. A threshold without a phase applies
+/// to every phase that has its metric in some combination, or to all phases if none has. What was not
+/// measured at all has a row too, and claims nothing.
+pub fn evaluate(
+    thresholds: &[Threshold],
+    document: &Document,
+    entries: &dyn Entries,
+) -> Vec<ThresholdStatus> {
     let cells = all_cells(document);
     let of = |(index, threshold): (usize, &Threshold)| {
         let phases = phases_of(threshold, document);
-        let rows = cells.iter().flat_map(|cell| phases.iter().map(move |phase| (*cell, *phase)));
-        rows.filter_map(|(cell, phase)| status(index, threshold, document, cell, phase)).collect::<Vec<_>>()
+        let own: Vec<&Cell> =
+            cells.iter().copied().filter(|cell| selects(threshold, cell, &document.axes)).collect();
+        let unmeasured = unmeasured(threshold);
+        let own = if own.is_empty() { unmeasured.iter().collect() } else { own };
+        let rows = own.iter().flat_map(|cell| phases.iter().map(move |phase| (*cell, *phase)));
+        let rows = rows.filter_map(|(cell, phase)| match &threshold.times {
+            Some(other) => claim::status(index, (threshold, other), (document, entries), cell, phase),
+            None => status(index, threshold, document, cell, phase),
+        });
+        rows.collect::<Vec<_>>()
     };
     thresholds.iter().enumerate().flat_map(of).collect()
+}
+
+/// What `threshold` names, if it names anything, as a combination without figures.
+fn unmeasured(threshold: &Threshold) -> Option<Cell> {
+    let values = threshold.values.iter().map(|(axis, value)| format!("{axis}={value}"));
+    let names: Vec<String> = threshold.variant.iter().cloned().chain(values).collect();
+    (!names.is_empty()).then(|| Cell { variant: names.join(" "), values: Vec::new() })
+}
+
+/// Whether `threshold` is about `cell`, whose values are those of `axes`.
+pub fn selects(threshold: &Threshold, cell: &Cell, axes: &[AxisHead]) -> bool {
+    let values = || axes.iter().zip(&cell.values);
+    threshold.variant.as_ref().is_none_or(|variant| *variant == cell.variant)
+        && threshold
+            .values
+            .iter()
+            .all(|(name, value)| values().any(|(axis, own)| axis.name == *name && own == value))
+}
+
+/// The combination that a claim compares `cell` with.
+pub fn counterpart(other: &OtherFigure, cell: &Cell, axes: &[AxisHead]) -> Cell {
+    let values = axes.iter().zip(&cell.values);
+    Cell {
+        variant: other.variant.as_ref().unwrap_or(&cell.variant).clone(),
+        values: values.map(|(axis, own)| other.values.get(&axis.name).unwrap_or(own).clone()).collect(),
+    }
 }
 
 fn phases_of<'a>(threshold: &'a Threshold, document: &'a Document) -> Vec<&'a str> {
@@ -79,8 +121,7 @@ fn status(
     let operation =
         row.as_ref().map_or(threshold.operation.as_deref().unwrap_or(TOTAL), |row| &row.operation);
     let figure = row.clone().and_then(|row| figure(threshold, row, has_baseline));
-    let alone = document.axes.is_empty() && document.runs.iter().all(|run| run.cell == *cell);
-    let label = (!alone).then(|| cell.label(&document.axes));
+    let label = label(document, cell);
     let whose = label.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
     let about = if is_relative { " relative to the baseline" } else { "" };
     let what = format!("{whose}{phase} {operation} {}{about}", threshold.metric);
@@ -96,16 +137,26 @@ fn status(
         operation: operation.to_owned(),
         value: figure.ok().map(|estimate| estimate.mid),
         met,
+        state: None,
         message,
     })
 }
 
+/// The name of `cell`, unless nothing else was measured.
+fn label(document: &Document, cell: &Cell) -> Option<String> {
+    let alone = document.axes.is_empty() && document.runs.iter().all(|run| run.cell == *cell);
+    (!alone).then(|| cell.label(&document.axes))
+}
+
+/// That `row` has no Invalid measurement, or how many.
+fn all_valid(row: &Row) -> Result<(), String> {
+    let (all, invalid) = (row.samples.len(), row.samples.iter().filter(|one| one.is_invalid()).count());
+    if invalid > 0 { Err(format!("{invalid} of {all} measurements are Invalid")) } else { Ok(()) }
+}
+
 /// The figure for the limits, or why the threshold fails whatever they are.
 fn figure(threshold: &Threshold, row: &Row, has_baseline: bool) -> Result<Estimate, String> {
-    let (all, invalid) = (row.samples.len(), row.samples.iter().filter(|one| one.is_invalid()).count());
-    if invalid > 0 {
-        return Err(format!("{invalid} of {all} measurements are Invalid"));
-    }
+    all_valid(row)?;
     let mean = row.spread.as_ref().ok_or("not measured")?.mean;
     match (&row.comparison, threshold.relative_to) {
         (_, RelativeTo::Nothing) => Ok(Estimate { low: mean, mid: mean, high: mean }),

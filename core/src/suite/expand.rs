@@ -3,6 +3,7 @@
 
 mod cell;
 mod render;
+mod thresholds;
 
 pub use cell::PlannedCell;
 use cell::digest;
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::run::validate::problem;
 use dragstrip_crds::{
-    BenchmarkRunSpec, BenchmarkSuite, BenchmarkSuiteSpec, near,
+    BenchmarkRunSpec, BenchmarkSuite, BenchmarkSuiteSpec,
     suite::{DECIDED_BY_SUITE, Exclusion, Order},
 };
 use dragstrip_report::document::{AxisHead, Cell};
@@ -295,21 +296,6 @@ fn judge(
     (problems, phases)
 }
 
-/// Thresholds on phases that no run has.
-fn no_phases(spec: &BenchmarkSuiteSpec, phases: &BTreeSet<String>) -> Vec<String> {
-    let known = || phases.iter().map(String::as_str);
-    let problem = |(index, phase): (usize, &String)| {
-        format!(
-            "spec.thresholds[{index}].phase: no run has a phase {phase:?}: they have {}{}",
-            known().collect::<Vec<_>>().join(", "),
-            near::did_you_mean(phase, known())
-        )
-    };
-    let thresholds = spec.thresholds.iter().enumerate();
-    let named = thresholds.filter_map(|(index, threshold)| Some((index, threshold.phase.as_ref()?)));
-    named.filter(|(_, phase)| !phases.contains(*phase)).map(problem).collect()
-}
-
 /// The combinations and the order of their runs, as they are declared.
 fn layout(suite: &BenchmarkSuite) -> Plan {
     let spec = &suite.spec;
@@ -340,7 +326,7 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
         let (of_runs, phases) = judge(spec, &mut plan.cells, allowed);
         problems.extend(of_runs);
         if problems.is_empty() {
-            problems.extend(no_phases(spec, &phases));
+            problems.extend(thresholds::problems(spec, &plan, &phases));
         }
         if problems.is_empty() {
             return Ok(plan);

@@ -1,6 +1,7 @@
 //! What the sources say about their tables, held against the tables themselves. Reads the tables.
 
 use super::figures;
+use dragstrip_crds::{thresholds::Threshold, units::Decimal};
 
 /// The published figures of a suite at `place`: variant, values, phase, operation and metric with
 /// slashes between; `*` matches anything.
@@ -86,10 +87,10 @@ const DKV: &str = "dKV";
 const FRED: &str = "fred";
 const MEMTIER: &str = "memtier";
 
-/// A ratio is read off the report: no threshold compares combinations or phases.
-const HEAT_MAP: &str =
-    "matrix of `time` in the report of rust-client-sizes-criterion: divide two of its cells";
-const PHASES: &str = "`time` of both phases in the report of rust-client-sizes-criterion: divide them";
+/// Figures that one report has and no threshold names.
+const HEAT_MAP: &str = "matrix of `time` in the report of rust-client-sizes-criterion";
+const SIZES: &str = "threshold of examples/published/rust-client-sizes";
+const PHASES: &str = "`time` of both phases in the report of rust-client-sizes-criterion: divide their means";
 
 fn claim(
     source: &'static str,
@@ -109,26 +110,14 @@ fn of_the_rust_client() -> Vec<Claim> {
     let smallest = batch("8", "8", "multi-set");
     let over = |key, value| batch(key, value, "multi-set") / smallest;
     vec![
-        claim(
-            RUST,
-            "fastest over 2x faster than slowest (MSET)",
-            slowest / fastest,
-            (2.0, f64::MAX),
-            HEAT_MAP,
-        ),
-        claim(
-            RUST,
-            "key of 128 instead of 8 bytes: latency +67 %",
-            over("128", "8"),
-            (1.665, 1.675),
-            HEAT_MAP,
-        ),
+        claim(RUST, "fastest over 2x faster than slowest (MSET)", slowest / fastest, (2.0, f64::MAX), SIZES),
+        claim(RUST, "key of 128 instead of 8 bytes: latency +67 %", over("128", "8"), (1.665, 1.675), SIZES),
         claim(
             RUST,
             "value of 128 instead of 8 bytes: latency +47 %",
             over("8", "128"),
             (1.465, 1.475),
-            HEAT_MAP,
+            SIZES,
         ),
         claim(
             RUST,
@@ -149,14 +138,13 @@ fn of_the_rust_client() -> Vec<Claim> {
             "pipelined SET about 4x the latency of MSET: with the smallest items",
             batch("8", "8", "pipelined-set") / smallest,
             (3.5, 4.5),
-            PHASES,
+            SIZES,
         ),
         claim(RUST, "the same: mean over all sizes", mean(&pipelined) / mean(&multi_set), (3.5, 4.5), PHASES),
     ]
 }
 
-const LADDER: &str = "the figures of two variants in the report of bullmq: divide them";
-const BULLMQ_THRESHOLD: &str = "threshold of examples/published/claims/bullmq";
+const LADDER: &str = "threshold of examples/published/bullmq";
 
 fn of_bullmq() -> Vec<Claim> {
     let locks = "dragonfly-global-locks";
@@ -165,7 +153,7 @@ fn of_bullmq() -> Vec<Claim> {
     let over = |variant| jobs_over(variant, locks);
     let text = |text, value, means| claim(BULLMQ, text, value, means, LADDER);
     vec![
-        claim(BULLMQ, "30x throughput", over("dragonfly-round-robin"), (30.0, f64::MAX), BULLMQ_THRESHOLD),
+        claim(BULLMQ, "30x throughput", over("dragonfly-round-robin"), (30.0, f64::MAX), LADDER),
         text("hashtag locks: 2.26x, +126 %", over("dragonfly-hashtag-locks"), near(2.26)),
         text("reduced hops (commands): 6.98x", over(hops), near(6.98)),
         text("reduced hops (commands): +200 %", jobs_over(hops, "dragonfly-hashtag-locks"), (2.95, 3.05)),
@@ -176,8 +164,8 @@ fn of_bullmq() -> Vec<Claim> {
     ]
 }
 
-const TWO_CLIENTS: &str = "threshold of examples/published/claims/dkv-one-vs-two-clients";
-const VS_ETCD: &str = "the figures of two variants in the report of dkv-vs-etcd: divide them";
+const TWO_CLIENTS: &str = "threshold of examples/published/dkv-one-vs-two-clients-unix";
+const VS_ETCD: &str = "threshold of examples/published/dkv-vs-etcd";
 
 fn of_dkv_clients() -> Vec<Claim> {
     let others = ["set", "get", "delete", "has", "has-not", "mixed"].map(one_of_two);
@@ -228,7 +216,7 @@ fn of_dkv() -> Vec<Claim> {
             "memory much lower a minute after the load",
             settled,
             (0.0, 0.5),
-            "both variants in the report of dkv-memory: divide them",
+            "threshold of examples/published/dkv-memory",
         ),
         claim(DKV, "binary serializes in at least 19 ns", binary.0, (19.0, 20.0), in_process),
         claim(DKV, "binary serializes in at most 2115 ns", binary.1, (2114.0, 2116.0), in_process),
@@ -255,14 +243,14 @@ fn of_others() -> Vec<Claim> {
             "pipelined read: Garnet x3.7 of Dragonfly on c6in",
             factor,
             (3.65, 3.75),
-            "threshold of examples/published/claims/memtier-dragonfly-garnet",
+            "threshold of examples/published/memtier-dragonfly-garnet",
         ),
         claim(
             MEMTIER,
             "every read hits",
             hits,
             (1.0, 1.0),
-            "`HitRatio` in the report: its published figure is 1",
+            "threshold of examples/published/memtier-dragonfly-garnet",
         ),
         Claim {
             source: FRED,
@@ -278,6 +266,22 @@ fn of_others() -> Vec<Claim> {
 pub fn claims() -> Vec<Claim> {
     let all = [of_the_rust_client(), of_bullmq(), of_dkv_clients(), of_dkv(), of_others()];
     all.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_claim_that_a_threshold_checks_has_one_in_the_suite_that_it_names() {
+    for claim in claims() {
+        let Some(name) = claim.check.strip_prefix("threshold of examples/published/") else { continue };
+        let thresholds = super::suite(name).spec.thresholds;
+        let (low, high) = claim.means;
+        // A threshold allows a tenth, where the sentence means the digits that it prints.
+        let admits = |threshold: &Threshold| {
+            let least = threshold.minimum.as_ref().map_or(0.0, Decimal::value);
+            let most = threshold.maximum.as_ref().map_or(f64::MAX, Decimal::value);
+            least <= low && high <= most
+        };
+        assert!(thresholds.iter().any(admits), "{}: no threshold of {name} says so", claim.text);
+    }
 }
 
 /// The rate times the mean latency, divided by the requests in flight: memtier's -t, -c and

@@ -1,6 +1,6 @@
 //! Conditions that differ from the baseline's, beyond those that a suite varies. Pure.
 
-use super::baseline::Baseline;
+use super::{baseline::Baseline, limits::BY_CLIENTS};
 use crate::{
     document::{Cell, Difference, Document, Facts, RunRecord},
     input::Entries,
@@ -62,6 +62,28 @@ pub fn check(
 /// The conditions of `cell` that differ between two reports.
 pub fn between(here: &Document, there: &Document, cell: &Cell) -> Vec<Difference> {
     differences(&facts_of(here, cell), &facts_of(there, cell), &[])
+}
+
+/// Why two combinations of `document` are not comparable: undeclared conditions differ, or clients limited
+/// both (`by_clients`) and are not what is compared.
+pub fn refusal_between(
+    document: &Document,
+    entries: &dyn Entries,
+    (here, there): (&Cell, &Cell),
+    by_clients: bool,
+) -> Option<String> {
+    let facts = (facts_of(document, here), facts_of(document, there));
+    let differing = |changes: &[Change]| {
+        refusal(&differences(&facts.0, &facts.1, changes)).filter(|_| !document.rules.anyway)
+    };
+    if !by_clients {
+        // Specs are read only if the facts differ.
+        differing(&[])?;
+    }
+    let changes = changes(entries, here, there);
+    let of_clients = |change: &Change| WORKLOAD.iter().any(|prefix| change.path.starts_with(prefix));
+    let clients = by_clients && !changes.iter().any(of_clients);
+    clients.then(|| BY_CLIENTS.to_owned()).or_else(|| differing(&changes))
 }
 
 fn refusal(differences: &[Difference]) -> Option<String> {

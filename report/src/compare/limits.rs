@@ -4,6 +4,10 @@ use super::baseline::Baseline;
 use crate::document::{Cell, Comparison, Document, Row, RunRecord};
 use dragstrip_crds::{run::Limiter, suite::ComparisonVerdict, thresholds::MetricName, units::number};
 
+/// Why such throughputs are not compared.
+pub const BY_CLIENTS: &str =
+    "the clients limited both sides, so the figures are theirs: give them more threads, CPUs or pods";
+
 /// Differences of the number of keys up to this share are none.
 const SAME_KEYS: f64 = 0.01;
 
@@ -24,18 +28,25 @@ pub fn checked(
     if !both || comparison.verdict == ComparisonVerdict::NotComparable {
         return comparison;
     }
-    let reason =
-        "the clients limited both sides, so the figures are theirs: give them more threads, CPUs or pods";
     let verdict = ComparisonVerdict::NotComparable;
-    Comparison { verdict, reason: reason.to_owned(), chance: None, ..comparison }
+    Comparison { verdict, reason: BY_CLIENTS.to_owned(), chance: None, ..comparison }
 }
 
 /// Why the memory of `row` is not compared, if it holds another number of keys than the baseline's: a
 /// server that writes more slowly would look better.
 pub fn other_keys(row: &Row, document: &Document, baseline: &Baseline<'_>) -> Option<String> {
+    let there = baseline.counterparts.get(&row.cell).filter(|_| baseline.table.is_none())?;
+    other_keys_than(row, document, (baseline.other.unwrap_or(document), there, &row.phase))
+}
+
+/// The same of another combination and phase.
+pub fn other_keys_than(
+    row: &Row,
+    document: &Document,
+    (other, cell, phase): (&Document, &Cell, &str),
+) -> Option<String> {
     let amount = is_memory(row) && row.metric != MetricName::BytesPerKey.to_string();
-    let there = baseline.counterparts.get(&row.cell).filter(|_| amount && baseline.table.is_none())?;
-    let there = keys(baseline.other.unwrap_or(document), there, &row.phase)?;
+    let there = keys(other, cell, phase).filter(|_| amount)?;
     let here = keys(document, &row.cell, &row.phase)?;
     ((here / there - 1.0).abs() > SAME_KEYS).then(|| {
         format!("it holds {} keys instead of {}: compare bytes per key", number(here), number(there))

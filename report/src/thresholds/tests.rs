@@ -1,9 +1,13 @@
 use super::*;
-use crate::build::tests::{invalid_run, suite};
+use crate::{
+    build::tests::{invalid_run, suite},
+    input::Entry,
+};
 use serde_json::{Value, json};
 
 fn of(document: &Document, threshold: &Value) -> Vec<ThresholdStatus> {
-    evaluate(&serde_json::from_value::<Vec<Threshold>>(json!([threshold])).unwrap(), document)
+    let thresholds: Vec<Threshold> = serde_json::from_value(json!([threshold])).unwrap();
+    evaluate(&thresholds, document, &Vec::<Entry>::new())
 }
 
 fn missed(document: &Document, threshold: &Value) -> Vec<String> {
@@ -64,4 +68,20 @@ fn missing_and_invalid_figures_fail() {
     let nothing =
         missed(&invalid_run(), &json!({"metric": "HitRatio", "minimum": "0.5", "relativeTo": "Baseline"}));
     assert_eq!(nothing.len(), 1, "{nothing:?}");
+}
+
+#[test]
+fn a_threshold_may_be_about_one_variant_at_some_values() {
+    let document = suite();
+    let cells = |threshold: Value| -> Vec<Option<String>> {
+        of(&document, &threshold).into_iter().map(|row| row.cell).collect()
+    };
+    let of_valkey = json!({"metric": "P99Milliseconds", "maximum": "9", "variant": "valkey-8"});
+    let valkey = ["valkey-8 pipeline=1", "valkey-8 pipeline=10"].map(|cell| Some(cell.to_owned()));
+    assert_eq!(cells(of_valkey), valkey);
+    let deep = json!({"metric": "P99Milliseconds", "maximum": "9", "values": {"pipeline": "10"}});
+    let at_ten = ["redis-7 pipeline=10", "valkey-8 pipeline=10"].map(|cell| Some(cell.to_owned()));
+    assert_eq!(cells(deep), at_ten);
+    let gone = json!({"metric": "P99Milliseconds", "maximum": "9", "variant": "keydb"});
+    assert_eq!(missed(&document, &gone), ["keydb: read TOTAL P99Milliseconds: not measured"]);
 }

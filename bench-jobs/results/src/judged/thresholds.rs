@@ -53,6 +53,7 @@ fn row(index: usize, threshold: &Threshold, phase: &str, found: Option<&PhaseSta
         operation: name.to_owned(),
         value,
         met,
+        state: None,
         message,
     }
 }
@@ -74,13 +75,17 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
         let remedy = "too uncertain to show even a factor of two: measure more repetitions";
         return (false, format!("{what} {}{interval} is {remedy}", short(figure.mid)));
     }
-    let limits = [("minimum", &threshold.minimum), ("maximum", &threshold.maximum)];
-    let limits: Vec<String> =
-        limits.into_iter().filter_map(|(name, limit)| Some(format!("{name} {}", limit.as_ref()?))).collect();
     let outside = threshold.minimum.as_ref().is_some_and(|minimum| figure.mid < minimum.value())
         || threshold.maximum.as_ref().is_some_and(|maximum| figure.mid > maximum.value());
     let verb = if outside { "misses, but not significantly," } else { "keeps" };
-    (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits.join(" and ")))
+    (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits(threshold)))
+}
+
+/// The limits of `threshold` in words.
+pub fn limits(threshold: &Threshold) -> String {
+    let limits = [("minimum", &threshold.minimum), ("maximum", &threshold.maximum)];
+    let named = limits.into_iter().filter_map(|(name, limit)| Some(format!("{name} {}", limit.as_ref()?)));
+    named.collect::<Vec<_>>().join(" and ")
 }
 
 /// Whether `figure` is so uncertain that its interval holds `limit` and as much as `factor` times it: it
@@ -171,12 +176,12 @@ pub fn figure(metric: MetricName, phase: &PhaseStatus, operation: Option<&Operat
         MetricName::P999Milliseconds => latency.p999,
         MetricName::P9999Milliseconds => latency.p9999,
         MetricName::MaxMilliseconds => latency.max,
+        MetricName::OperationsPerCoreSecond => phase.operations_per_core_second,
         MetricName::HitRatio => operation.and_then(|row| hit_ratio(row.hits, row.misses)),
         MetricName::Errors => operation.map(errors),
         MetricName::ElementsPerSecond => batches.map(|batches| batches.elements_per_second.mid),
         MetricName::SecondsPerBatch => batches.map(|batches| batches.seconds_per_batch.mid),
         MetricName::ServerUsedBytes => memory(|reading| reading.used_bytes),
-        MetricName::OperationsPerCoreSecond => phase.operations_per_core_second,
         MetricName::ServerRssBytes => memory(|reading| reading.rss_bytes),
         MetricName::ServerPeakBytes => memory(|reading| reading.peak_bytes),
         MetricName::BytesPerKey => self::memory(phase).and_then(|reading| reading.bytes_per_key),

@@ -226,6 +226,37 @@ fn a_threshold_on_a_phase_that_no_run_has_is_refused_before_the_first_run() {
 }
 
 #[test]
+fn a_claim_compares_figures_that_are_measured_and_differ() {
+    let claim = |own: Value, times: Value| {
+        let mut threshold = json!({"metric": "OperationsPerSecond", "minimum": "2", "times": times});
+        threshold.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        with(|spec| spec["thresholds"] = json!([threshold]))
+    };
+    let refused = |own, times| expand(&claim(own, times)).unwrap_err().to_string();
+    assert!(expand(&claim(json!({"variant": "redis-8.0"}), json!({"variant": "redis-7.0"}))).is_ok());
+    assert!(expand(&claim(json!({}), json!({"values": {"threads": "1"}}))).is_ok());
+    let reported = refused(json!({"variant": "redis-9"}), json!({"variant": "redis-7.0"}));
+    assert_eq!(reported, "spec.thresholds[0] is about nothing: there is no variant \"redis-9\"");
+    let reported = refused(json!({}), json!({"values": {"threads": "3"}}));
+    assert!(
+        reported.starts_with("spec.thresholds[0].times is about nothing: axis \"threads\""),
+        "{reported}"
+    );
+    let reported = refused(json!({}), json!({"phase": "raed"}));
+    assert!(
+        reported.starts_with("spec.thresholds[0].times.phase: no run has a phase \"raed\""),
+        "{reported}"
+    );
+    let reported = refused(json!({"variant": "redis-7.0"}), json!({"variant": "redis-7.0"}));
+    assert!(reported.contains("names the same figures"), "{reported}");
+    let mut excluded = claim(json!({"variant": "redis-8.0"}), json!({"variant": "redis-7.0"}));
+    let exclusion = json!([{"variant": "redis-7.0", "values": {"threads": "1"}}]);
+    excluded.spec.exclude = serde_json::from_value(exclusion).unwrap();
+    let reported = expand(&excluded).unwrap_err().to_string();
+    assert!(reported.contains("the counterpart of redis-8.0 threads=1 pipeline=1 is excluded"), "{reported}");
+}
+
+#[test]
 fn what_the_runs_of_a_combination_are_given_has_a_digest() {
     let digests = |change: fn(&mut Value)| -> Vec<String> {
         let cells = plan(&with(change), &|_| Ok(())).unwrap().cells;

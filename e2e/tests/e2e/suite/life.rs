@@ -8,6 +8,7 @@ use dragstrip_crds::{
     conditions::types::{COMPLETE, PASSED},
     run::RunPhase,
     suite::SuitePhase,
+    thresholds::ClaimState,
 };
 use dragstrip_e2e::{
     Env, Look, NOTICE, SHORT_RUN, alone,
@@ -179,6 +180,35 @@ async fn a_suite_measures_each_run_once_through_restarts_of_the_operator_and_rep
         env.delete::<BenchmarkSuite>("engines").await?;
         env.none_labelled::<BenchmarkRun>("dragstrip.dev/suite=engines", SHORT_RUN).await?;
         env.none_labelled::<ConfigMap>("dragstrip.dev/suite=engines", SHORT_RUN).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_claim_about_two_figures_of_a_suite_holds_or_not_by_their_interval() -> Result<()> {
+    with_namespace("suite-claim", |env| async move {
+        let claim = |minimum: &str| {
+            format!("{{metric: OperationsPerSecond, values: {{pipeline: '10'}}, times: {{values: {{pipeline: '1'}}}}, minimum: '{minimum}'}}")
+        };
+        let thresholds = format!("thresholds: [{}, {}]", claim("1.1"), claim("100"));
+        suite(&env, "pipelining", &spec(&[REDIS_7], &[1], 3, &thresholds)).await?;
+        let suite = ended(&env, "pipelining", SHORT_RUN * 6).await?;
+        let found = status(&suite).thresholds;
+        let states: Vec<_> = found.iter().map(|row| (row.state, row.met)).collect();
+        let expected = [(Some(ClaimState::DoesNotHold), false), (Some(ClaimState::Holds), true)];
+        ensure!(states == expected, "failures come first: {found:#?}");
+        says(&found[1].message, &["claim holds", "times that of redis-7.0 threads=1 pipeline=1 (minimum 1.1)"])?;
+        let (passed, reason, message) = passed(&suite)?;
+        ensure!((passed.as_str(), reason.as_str()) == ("False", "ThresholdMissed"), "{message}");
+        says(&message, &["1 threshold not met", "claim does not hold"])?;
+        let text = env.api::<ConfigMap>().get("pipelining-report.md").await?.data.unwrap_or_default();
+        says(&text["report.md"], &["claim holds", "claim does not hold"])?;
+        for run in runs(&env, "pipelining").await? {
+            let phase = run.status.as_ref().and_then(|status| status.phases.first()).context("no phase")?;
+            let (cpus, work) = (phase.server_cpus, phase.operations_per_core_second);
+            ensure!(cpus.zip(work).is_some_and(|(cpus, work)| cpus > 0.0 && work > 0.0), "{cpus:?} {work:?}");
+        }
+        Ok(())
     })
     .await
 }

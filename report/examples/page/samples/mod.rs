@@ -4,7 +4,7 @@ mod measured;
 
 use dragstrip_crds::{
     run::{LimitedBy, Limiter, RunPhase, Verdict},
-    thresholds::{MetricName, ThresholdStatus},
+    thresholds::{ClaimState, MetricName, ThresholdStatus},
 };
 use dragstrip_report::document::{
     BaselineHead, Cell, Difference, Document, PhaseLimit, Row, RunRecord, Sample, VariantHead,
@@ -171,6 +171,7 @@ fn suite_thresholds() -> Vec<ThresholdStatus> {
         operation: "GET".to_owned(),
         value: Some(value),
         met,
+        state: None,
         message: message.to_owned(),
     };
     let operations = MetricName::OperationsPerSecond;
@@ -192,6 +193,16 @@ fn suite_thresholds() -> Vec<ThresholdStatus> {
             false,
             "18.9 ms, at most 15 ms required",
         ),
+        ThresholdStatus {
+            state: Some(ClaimState::Unclear),
+            ..status(
+                operations,
+                valkey,
+                1.47,
+                false,
+                "claim is unclear: valkey-8 threads=2 pipeline=10: read GET OperationsPerSecond is 1.47 [1.39, 1.55] times that of redis-8.0 threads=2 pipeline=10 (minimum 1.4): more repetitions narrow the interval",
+            )
+        },
     ]
 }
 

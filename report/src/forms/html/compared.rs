@@ -5,14 +5,20 @@ use crate::{
     document::{Difference, Document},
     select::distinct,
 };
+use dragstrip_crds::thresholds::ClaimState;
 use maud::{Markup, html};
 
 /// The outcome of each threshold, missed ones first.
 pub fn thresholds(document: &Document) -> Option<Markup> {
     let (met, missed): (Vec<_>, Vec<_>) = document.thresholds.iter().partition(|status| status.met);
+    let tag = |state| match state {
+        Some(ClaimState::Unclear | ClaimState::NotMeasured) => html! { span.tag.fair { "? unclear" } },
+        Some(ClaimState::NotComparable) => html! { span.tag.fair { "≠ not comparable" } },
+        _ => html! { span.tag.bad { "✗ missed" } },
+    };
     (!document.thresholds.is_empty()).then(|| {
         html! {
-            @for status in missed { p { span.tag.bad { "✗ missed" } " " (status.message) } }
+            @for status in missed { p { (tag(status.state)) " " (status.message) } }
             @for status in met { p { span.tag.good { "✓ met" } " " (status.message) } }
         }
     })
