@@ -16,7 +16,7 @@ pub use exec::{
 pub use keys::{KeyPattern, LoadSpec};
 pub use loadgen::{
     ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec, LoadgenOperation,
-    LoadgenSpec, OpenLoopSpec, OperationName, Pacing,
+    LoadgenSpec, OnMiss, OpenLoopSpec, OperationName, Pacing,
 };
 pub use memtier::{MemtierCommand, MemtierProtocol, MemtierSpec, options as memtier_options};
 pub use tool::ToolSpec;

@@ -4,14 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use dragstrip_crds::units::{Decimal, Period};
-use dragstrip_crds::workload::{Client, KeyPattern, LoadgenSpec, OperationName};
+use dragstrip_crds::workload::{Client, KeyPattern, LoadgenSpec, OnMiss, OperationName};
 use dragstrip_results::protocol::PASSWORD_VARIABLE;
 use thiserror::Error;
 
 use crate::specification::{Server, Specification, Task};
 use crate::wire::outgoing::SHARED_VALUE_BYTES;
 use crate::workload::keys::{KeyPicker, KeySpace, MISSING_PREFIX, Share};
-use crate::workload::mix::Cycle;
+use crate::workload::mix::{Cycle, OperationIndex};
 use crate::workload::operations::{OperationSpec, VALUE_BYTES, within};
 use crate::workload::streams::Crowd;
 
@@ -65,7 +65,7 @@ pub struct Configuration {
     pub threads: usize,
     /// Connections of each thread; in a cluster, each is one to every shard.
     pub connections_per_thread: usize,
-    /// The operations that are sent.
+    /// The operations that are sent; last the one that follows a miss, if any does.
     pub operations: Vec<OperationSpec>,
     /// Keys.
     pub keys: KeySpace,
@@ -192,6 +192,11 @@ impl Configuration {
         self.specification.task == Task::VerifyKeys
     }
 
+    /// The operation that follows a miss.
+    pub(crate) fn fill(&self) -> Option<OperationIndex> {
+        self.operations.iter().position(|operation| operation.follows_miss).map(OperationIndex)
+    }
+
     /// Clients of all threads, each with a connection, in a cluster to every shard.
     pub fn connections(&self) -> usize {
         self.threads * self.connections_per_thread
@@ -251,20 +256,28 @@ fn operations(specification: &Specification) -> Result<Vec<OperationSpec>, Speci
         OperationSpec::declared(declared)
             .map_err(|problem| format!("loadgen.operations[{place}]: {problem}").into())
     };
-    match specification.task {
-        Task::WriteKeys => Ok(vec![OperationSpec::of(OperationName::Set, 1)]),
-        Task::VerifyKeys => Ok(vec![OperationSpec::of(OperationName::Exists, 1)]),
-        Task::Load if load.operations.is_empty() => ratio(&load.ratio),
-        Task::Load => load.operations.iter().enumerate().map(read).collect(),
-    }
+    let mut sent: Vec<OperationSpec> = match specification.task {
+        Task::WriteKeys => return Ok(vec![OperationSpec::of(OperationName::Set, 1)]),
+        Task::VerifyKeys => return Ok(vec![OperationSpec::of(OperationName::Exists, 1)]),
+        Task::Load if load.operations.is_empty() => ratio(load)?,
+        Task::Load => {
+            load.operations.iter().enumerate().map(read).collect::<Result<_, SpecificationError>>()?
+        }
+    };
+    sent.extend(load.on_miss.map(|OnMiss::Set| OperationSpec::set(load, 0, true)));
+    Ok(sent)
 }
 
-fn ratio(text: &str) -> Result<Vec<OperationSpec>, SpecificationError> {
-    let numbers = text.split_once(':').and_then(|(sets, gets)| {
+fn ratio(load: &LoadgenSpec) -> Result<Vec<OperationSpec>, SpecificationError> {
+    let numbers = load.ratio.split_once(':').and_then(|(sets, gets)| {
         Some([(OperationName::Set, sets.parse::<u32>().ok()?), (OperationName::Get, gets.parse().ok()?)])
     });
     let sent = numbers.into_iter().flatten().filter(|(_, weight)| *weight > 0);
-    let operations: Vec<_> = sent.map(|(name, weight)| OperationSpec::of(name, weight.into())).collect();
+    let operation = |(name, weight): (OperationName, u32)| match name {
+        OperationName::Set => OperationSpec::set(load, weight.into(), false),
+        other => OperationSpec::of(other, weight.into()),
+    };
+    let operations: Vec<_> = sent.map(operation).collect();
     let problem = "loadgen.ratio must be SETs:GETs, two whole numbers that are not both 0, such as 1:10";
     refuse_if(operations.is_empty(), problem)?;
     Ok(operations)

@@ -14,6 +14,6 @@ pub mod result;
 pub mod stored;
 
 pub use judged::{commands, complaints, confirmation, counters, schedule, thresholds, verdict};
-pub use measured::{histogram, latency_series, live, memory, observed, statistics, usage};
+pub use measured::{histogram, hit_series, latency_series, live, memory, observed, statistics, usage};
 pub use protocol::signing;
 pub use result::search;

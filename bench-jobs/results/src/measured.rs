@@ -2,6 +2,7 @@
 //! CPU, memory, and the statistics of such figures.
 
 pub mod histogram;
+pub mod hit_series;
 pub mod latency_series;
 pub mod live;
 pub mod memory;

@@ -13,7 +13,7 @@ pub use self::{
     },
     repetition::{Check, CheckState, PodFailure, RepetitionResult},
 };
-pub use crate::measured::operation::{Operation, TOTAL};
+pub use crate::measured::operation::{FILL, Operation, TOTAL, due};
 
 /// Most operations in the result of a client pod, and most figures of the tool's own.
 pub const MOST_ROWS: usize = 1000;

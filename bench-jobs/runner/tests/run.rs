@@ -273,6 +273,34 @@ async fn error_replies_spoil_a_run() {
 }
 
 #[tokio::test]
+async fn a_cache_smaller_than_its_keys_is_filled_and_agrees_with_the_servers_counters() {
+    let server = Redis::start(&["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru"]).await;
+    let mut tool = loadgen(3);
+    tool["loadgen"]["ratio"] = json!("0:1");
+    tool["loadgen"]["onMiss"] = json!("Set");
+    tool["loadgen"]["keyMaximum"] = json!(99_999);
+    tool["loadgen"]["keyPattern"] = json!("Zipfian");
+    tool["loadgen"]["dataSize"] = json!(500);
+    let mut job = job(server.port, &tool);
+    (job["allowEviction"], job["warmupSeconds"]) = (json!(true), json!(1.0));
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.start(start_in(SOON), TOKEN).await;
+    let result = pod.finished().await.result;
+    assert_eq!((&result.failure, &result.notes), (&None, &Vec::new()));
+    let row = |name: &str| result.operations.iter().find(|row| row.name == name).unwrap();
+    let (get, fill) = (row("GET"), row("SET (miss)"));
+    assert_eq!(Some(fill.count), get.misses, "a miss was not filled");
+    let ratio = get.hits.unwrap() as f64 / get.count as f64;
+    assert!((0.35..0.9).contains(&ratio), "{:.1} % of the reads found their key", ratio * 100.0);
+    assert_eq!(result.per_second.iter().sum::<u64>(), get.count, "the seconds have more than the GETs");
+    let series = result.hit_series.as_ref().unwrap();
+    assert_eq!((Some(series.hits.iter().sum()), Some(series.misses.iter().sum())), (get.hits, get.misses));
+    let server = result.server.as_ref().unwrap();
+    let evicted = server.after.as_ref().unwrap().evicted_keys - server.before.evicted_keys;
+    assert!(evicted > 100, "{evicted} keys were evicted");
+}
+
+#[tokio::test]
 async fn a_second_client_is_found_by_the_counters() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(2))).at_the_line().await;

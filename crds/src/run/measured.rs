@@ -136,6 +136,12 @@ pub struct RepetitionStatus {
     pub clock_offset_seconds: f64,
     /// Share of reads that found their key, from 0 to 1.
     pub hit_ratio: Option<f64>,
+    /// The same of the last third of the window, in which a cache is warm; omitted if all reads found their
+    /// key, or if the tool does not report it by the second.
+    pub warm_hit_ratio: Option<f64>,
+    /// Keys that the servers evicted per second of load, the warm-up included; omitted for servers that
+    /// never do.
+    pub evictions_per_second: Option<f64>,
     /// Whether its numbers may be believed.
     pub verdict: Option<Verdict>,
     /// What its verdict is not Valid for, such as Steal; the phase has the evidence.

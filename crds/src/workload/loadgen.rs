@@ -63,6 +63,9 @@ pub struct LoadgenOperation {
     /// Lifetime of the written keys, such as 300s: `SET ... EX`, or the EXPIREAT of MsetExpireat. Keys
     /// do not expire if omitted.
     pub expiry: Option<Period>,
+    /// Longest lifetime, such as 600s: each is then drawn evenly from `expiry` to this, in whole seconds, so
+    /// that keys written together do not expire together. Defaults to `expiry`.
+    pub expiry_maximum: Option<Period>,
     /// Write the expiry as an absolute instant (`SET ... EXAT`). Defaults to false.
     #[serde(default)]
     pub absolute_expiry: bool,
@@ -72,6 +75,13 @@ pub struct LoadgenOperation {
     /// Value size in bytes. Defaults to the dataSize of the load.
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: Option<i64>,
+}
+
+/// What to do after a GET that did not find its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnMiss {
+    /// SET the key, as an application does with a cache beside its database.
+    Set,
 }
 
 /// When the requests of an open loop are due.
@@ -247,6 +257,18 @@ pub struct LoadgenSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub operations: Vec<LoadgenOperation>,
+    /// What follows a GET that did not find its key. Set sends a SET of it on the same connection at once,
+    /// with `dataSize` and `expiry`. These SETs are the operation `SET (miss)`: they are extra to
+    /// `requestsPerConnection` and to the schedule of `rate`, are part of a closed loop's batch, and are not
+    /// in the phase's throughput and latency (TOTAL). MGET and commands of a template are not followed.
+    /// Nothing follows if omitted.
+    pub on_miss: Option<OnMiss>,
+    /// Lifetime of what the SETs of `ratio` and `onMiss` write, such as 300s (entries of `operations` have
+    /// their own). Keys do not expire if omitted.
+    pub expiry: Option<Period>,
+    /// Longest lifetime, such as 600s: each is then drawn evenly from `expiry` to this, in whole seconds, so
+    /// that keys written together do not expire together. Defaults to `expiry`.
+    pub expiry_maximum: Option<Period>,
     /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop if omitted.
     pub rate: Option<OpenLoopSpec>,
     /// What sends the requests: Raw (the generator's own code), or a client library: RedisRs, Fred or
@@ -306,6 +328,9 @@ impl Default for LoadgenSpec {
             requests_per_connection: None,
             ratio: ratio(),
             operations: Vec::new(),
+            on_miss: None,
+            expiry: None,
+            expiry_maximum: None,
             rate: None,
             client: Client::default(),
             library: None,

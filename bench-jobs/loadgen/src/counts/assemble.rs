@@ -6,15 +6,16 @@ use std::time::Instant;
 use dragstrip_crds::measured::ScheduleRecord;
 use dragstrip_results::commands;
 use dragstrip_results::histogram::{self, HistogramError, Latencies};
+use dragstrip_results::hit_series::HitSeries;
 use dragstrip_results::latency_series::{EncodedSeries, LatencySeries};
 use dragstrip_results::measured::operation::added_seconds;
-use dragstrip_results::result::{Operation, Presence};
+use dragstrip_results::result::{Operation, Presence, due};
 use dragstrip_results::schedule::answered_in_time;
 
 use crate::configuration::Configuration;
 use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
-use crate::counts::recorder::{OperationRecord, Recorder};
+use crate::counts::recorder::{OperationRecord, Recorder, Second};
 use crate::counts::report::{
     ClientCpu, ErrorReport, Failure, Report, RunStatus, ShardReport, StartReport, ThreadCpu, Totals,
     WarmupReport,
@@ -70,7 +71,9 @@ impl Counts<'_> {
         let records = self.merged()?;
         report.operations = self.operations(&records, report.window_seconds)?;
         report.latency_series = Some(self.latency_series()?);
-        report.totals = totals(&records, report.window_seconds);
+        report.hit_series = self.hit_series();
+        let due = due(&report.operations).map(|row| row.count).sum();
+        report.totals = totals(&records, rate(due, report.window_seconds));
         report.warmup = (!configuration.warmup.is_zero()).then(|| WarmupReport {
             seconds: configuration.warmup.as_secs_f64(),
             operations: self
@@ -143,6 +146,17 @@ impl Counts<'_> {
         sum.encode()
     }
 
+    /// What the reads found; none without reads.
+    fn hit_series(&self) -> Option<HitSeries> {
+        let reads: Vec<bool> = self.names.iter().map(|name| is_read(name)).collect();
+        let second = |second: &Second| {
+            let found = second.iter().zip(&reads).filter(|(_, read)| **read).map(|((_, found), _)| found);
+            found.fold((0, 0), |(hits, misses), found| (hits + found.hits, misses + found.misses))
+        };
+        let of_thread = |recorder: &&Recorder| HitSeries::of(recorder.seconds.iter().map(second));
+        self.recorders.iter().map(of_thread).reduce(HitSeries::plus).filter(|_| reads.contains(&true))
+    }
+
     fn errors(&self) -> Vec<ErrorReport> {
         let mut merged = ErrorTable::default();
         for entry in self.recorders.iter().flat_map(|recorder| &recorder.errors.entries) {
@@ -164,7 +178,7 @@ impl Counts<'_> {
         let count = |second: usize| {
             let all =
                 self.recorders.iter().filter_map(|recorder| recorder.seconds.get(second)?.get(operation));
-            all.sum()
+            all.map(|(count, _)| count).sum()
         };
         (0..longest).map(count).collect()
     }
@@ -271,8 +285,8 @@ fn schedule(
     let lag = Latencies::from_microseconds(lag);
     let scheduled: u64 = threads.iter().map(|counts| counts.scheduled).sum();
     report.due_per_second = due_per_second(&threads);
-    let per_second = added_seconds(report.operations.iter().map(|row| row.per_second.as_slice()));
-    let answered = report.totals.count + report.totals.errors;
+    let per_second = added_seconds(due(&report.operations).map(|row| row.per_second.as_slice()));
+    let answered = due(&report.operations).map(|row| row.count + row.errors).sum();
     report.schedule_lag = Some(lag.encode()?);
     report.schedule = Some(ScheduleRecord {
         kind: format!("{:?}", declared.arrival).to_lowercase(),
@@ -347,16 +361,15 @@ fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-fn totals(records: &[OperationRecord], window_seconds: f64) -> Totals {
+fn totals(records: &[OperationRecord], operations_per_second: f64) -> Totals {
     let sum = |member: fn(&OperationRecord) -> u64| records.iter().map(member).sum();
-    let count = sum(|record| record.count);
     Totals {
         requests: sum(|record| record.requests),
-        count,
+        count: sum(|record| record.count),
         errors: sum(|record| record.errors),
         bytes_sent: sum(|record| record.bytes_sent),
         bytes_received: sum(|record| record.bytes_received),
-        operations_per_second: rate(count, window_seconds),
+        operations_per_second,
     }
 }
 

@@ -87,8 +87,8 @@ impl OperationRecord {
     }
 }
 
-/// Successful replies to each operation in one second.
-pub(crate) type Second = Vec<u64>;
+/// Successful replies to each operation in one second, and what they found.
+pub(crate) type Second = Vec<(u64, Found)>;
 
 /// Replies to one operation that arrived together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -141,14 +141,16 @@ pub struct Recorder {
     pub(crate) asking: u64,
     pub(crate) nodes: Vec<ShardReport>,
     pub(crate) seconds: Vec<Second>,
-    /// Latencies of the successful replies in each second.
+    /// Latencies of the successful replies in each second, but for those of `fill`.
     pub(crate) by_second: LatencySeries,
+    /// The operation that only follows misses.
+    pub(crate) fill: Option<OperationIndex>,
     /// First send of the measured window.
     pub first_send: Option<Instant>,
     /// Last of the connections' first sends.
     pub(crate) last_first_send: Option<Instant>,
     pub(crate) last_reply: Option<Instant>,
-    /// Successful replies of the measured window so far, of all operations.
+    /// Successful replies of the measured window so far, of all operations but `fill`.
     pub(crate) succeeded: u64,
     /// Error replies of the measured window so far, of all operations.
     pub(crate) failed: u64,
@@ -171,13 +173,14 @@ impl Recorder {
             nodes: nodes.iter().map(|node| ShardReport::of(node)).collect(),
             seconds: Vec::new(),
             by_second: LatencySeries::new()?,
+            fill: None,
             first_send: None,
             last_first_send: None,
             last_reply: None,
             succeeded: 0,
             failed: 0,
             origin,
-            current: vec![0; operations],
+            current: vec![(0, Found::default()); operations],
             current_end: origin + Duration::from_secs(1),
             tallies: vec![Tally::default(); operations],
         })
@@ -204,12 +207,14 @@ impl Recorder {
         }
     }
 
-    /// Bytes of both directions and latencies so far, of all operations.
+    /// Bytes of both directions so far, of all operations, and latencies, of all but `fill`.
     pub fn so_far(&self) -> (u64, LatencyCounts) {
         let (mut bytes, mut latency) = (0, LatencyCounts::default());
-        for record in &self.operations {
+        for (place, record) in self.operations.iter().enumerate() {
             bytes += record.bytes_sent + record.bytes_received;
-            latency.add(&LatencyCounts::of(&record.latency));
+            if self.fill != Some(OperationIndex(place)) {
+                latency.add(&LatencyCounts::of(&record.latency));
+            }
         }
         (bytes, latency)
     }
@@ -248,6 +253,7 @@ impl Recorder {
             self.advance_second(arrived);
         }
         let (mut succeeded, mut failed) = (0, 0);
+        let fills = self.fill.and_then(|fill| self.tallies.get(fill.0)).map_or(0, |tally| tally.count);
         let records = self.operations.iter_mut().zip(&mut self.current);
         for (tally, (record, in_second)) in self.tallies.iter_mut().zip(records) {
             if tally.is_empty() {
@@ -255,12 +261,13 @@ impl Recorder {
             }
             let tally = std::mem::take(tally);
             record.add_tally(tally, micros);
-            *in_second += tally.count;
+            in_second.0 += tally.count;
+            in_second.1.add(tally.found);
             succeeded += tally.count;
             failed += tally.errors;
         }
-        self.by_second.record(micros, succeeded);
-        self.succeeded += succeeded;
+        self.by_second.record(micros, succeeded - fills);
+        self.succeeded += succeeded - fills;
         self.failed += failed;
         if let Some(counts) = self.nodes.get_mut(node) {
             counts.operations += succeeded;
@@ -306,13 +313,13 @@ impl Recorder {
     /// Closes the second in progress; call once, when nothing more is recorded.
     pub fn finish(&mut self) {
         let last = std::mem::take(&mut self.current);
-        if last.iter().any(|count| *count > 0) {
+        if last.iter().any(|(count, _)| *count > 0) {
             self.seconds.push(last);
         }
     }
 
     fn advance_second(&mut self, arrived: Instant) {
-        let empty = vec![0; self.operations.len()];
+        let empty = vec![(0, Found::default()); self.operations.len()];
         self.seconds.push(std::mem::replace(&mut self.current, empty.clone()));
         let seconds = arrived.saturating_duration_since(self.origin).as_secs();
         // Seconds without any reply are there, with zeros: a stall must show.
@@ -352,8 +359,10 @@ mod tests {
         settled(&mut recorder, Duration::from_micros(7), at(900), true);
         settled(&mut recorder, Duration::from_secs(2), at(3_000), true);
         recorder.finish();
-        let counts: Vec<_> = recorder.seconds.iter().map(|second| second[0]).collect();
+        let counts: Vec<_> = recorder.seconds.iter().map(|second| second[0].0).collect();
         assert_eq!(counts, vec![4, 0, 0, 2]);
+        let hits: Vec<_> = recorder.seconds.iter().map(|second| second[0].1.hits).collect();
+        assert_eq!(hits, vec![2, 0, 0, 1]);
         assert_eq!((recorder.operations[0].latency.min(), recorder.operations[0].hits), (1, 3));
         assert_eq!(recorder.nodes[0].operations, 6);
         let parts = recorder.by_second.encode().unwrap().parts;

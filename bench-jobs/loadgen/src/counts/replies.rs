@@ -58,11 +58,12 @@ pub(crate) struct Sent {
     pub(crate) asking: bool,
 }
 
-/// A request that has to be sent to another node.
+/// A request whose reply calls for another one.
 #[derive(Debug)]
-pub(crate) struct Redirected {
+pub(crate) struct Answered {
     pub(crate) sent: Sent,
-    pub(crate) direction: Direction,
+    /// Where it has to be sent again; none for a GET whose key has to be SET.
+    pub(crate) direction: Option<Direction>,
 }
 
 impl Expectation {
@@ -137,7 +138,7 @@ impl Expectation {
 #[derive(Debug)]
 pub(crate) struct ReplySorter<'a> {
     pub(crate) expected: &'a mut Expectation,
-    pub(crate) redirected: &'a mut Vec<Redirected>,
+    pub(crate) to_follow: &'a mut Vec<Answered>,
     /// Room of requests that are answered, for later ones.
     pub(crate) spare: &'a mut Vec<Outgoing>,
     pub(crate) recorder: &'a mut Recorder,
@@ -209,11 +210,15 @@ impl ReplySorter<'_> {
         if let Some(mut sent) = self.expected.advance() {
             if let Some(direction) = direction {
                 self.recorder.note_redirection(operation, self.node, sent.origin.measured, direction.ask);
-                self.redirected.push(Redirected { sent, direction });
+                self.to_follow.push(Answered { sent, direction: Some(direction) });
                 return;
             }
-            sent.request.clear();
-            self.spare.push(sent.request);
+            if shape.fills && found.is_some_and(|found| found.misses > 0) {
+                self.to_follow.push(Answered { sent, direction: None });
+            } else {
+                sent.request.clear();
+                self.spare.push(sent.request);
+            }
         }
         if let Some(tally) = self.recorder.tallies.get_mut(operation.0) {
             if failed {
@@ -280,8 +285,7 @@ impl ReplySink for ReplySorter<'_> {
 
     fn error(&mut self, message: &[u8], bytes: u64) {
         let Some((operation, shape)) = self.answered() else { return };
-        let routed = matches!(self.expected.flight, Flight::Routed(_));
-        match Direction::read(message).filter(|_| routed) {
+        match Direction::read(message).filter(|_| shape.redirected) {
             Some(direction) => self.expected.partial.direction = Some(direction),
             None => self.note_error(operation, message),
         }
@@ -301,13 +305,14 @@ mod tests {
     use crate::counts::recorder::Tally;
     use crate::wire::scanner::ReplyScanner;
     use crate::workload::mix::Cycle;
-    use crate::workload::operations::OperationSpec;
+    use crate::workload::operations::{OperationKind, OperationSpec};
+    use dragstrip_crds::workload::OperationName;
 
     struct Sorted {
         recorder: Recorder,
         surplus: u64,
         outstanding: u64,
-        redirected: Vec<Redirected>,
+        to_follow: Vec<Answered>,
     }
 
     /// What becomes of `stream` on a connection with so many requests outstanding.
@@ -324,15 +329,20 @@ mod tests {
             .collect();
         let weights: Vec<u64> = specs.iter().map(|spec| spec.weight).collect();
         let walk = OperationWalk::new(Cycle::in_a_row(&weights), 0);
-        let shapes = specs.iter().map(OperationSpec::replies).collect();
+        let shapes = specs.iter().map(|spec| ReplyShape {
+            redirected: true,
+            fills: spec.kind == OperationKind::Named(OperationName::Get),
+            ..spec.replies()
+        });
+        let shapes = shapes.collect();
         let mut expected = Expectation::new(flight(walk), shapes);
         expected.outstanding = outstanding;
         let now = Instant::now();
         let mut recorder = Recorder::new(specs.len(), &["node".into()], now).unwrap();
-        let (mut redirected, mut spare) = (Vec::new(), Vec::new());
+        let (mut to_follow, mut spare) = (Vec::new(), Vec::new());
         let mut sorter = ReplySorter {
             expected: &mut expected,
-            redirected: &mut redirected,
+            to_follow: &mut to_follow,
             spare: &mut spare,
             recorder: &mut recorder,
             node: 0,
@@ -342,7 +352,7 @@ mod tests {
         };
         ReplyScanner::new().scan(stream, &mut sorter).unwrap();
         let surplus = sorter.settle();
-        Sorted { recorder, surplus, outstanding: expected.outstanding, redirected }
+        Sorted { recorder, surplus, outstanding: expected.outstanding, to_follow }
     }
 
     fn batch(walk: OperationWalk) -> Flight {
@@ -416,8 +426,19 @@ mod tests {
         assert_eq!((set.count, set.errors, set.redirected, set.answered()), (1, 0, 2, 3));
         assert!(found.recorder.errors.entries.is_empty());
         assert_eq!((found.recorder.nodes[0].moved, found.recorder.nodes[0].ask), (1, 1));
-        assert_eq!(found.redirected.len(), 2);
-        assert_eq!(found.redirected[0].direction.address, "10.0.0.7:6379");
+        assert_eq!(found.to_follow.len(), 2);
+        assert_eq!(found.to_follow[0].direction.as_ref().unwrap().address, "10.0.0.7:6379");
+    }
+
+    #[test]
+    fn a_get_that_missed_is_stored_once_it_is_counted() {
+        let stream = b"$1\r\nx\r\n$-1\r\n-ASK 1 h:1\r\n";
+        let found = sorted(stream, &["Get"], 3, |_| routed([false; 3]));
+        let get = &found.recorder.operations[0];
+        assert_eq!((get.count, get.hits, get.misses, get.redirected), (2, 1, 1, 1));
+        let directions: Vec<_> =
+            found.to_follow.iter().map(|answered| answered.direction.is_some()).collect();
+        assert_eq!(directions, [false, true], "first the miss, then the redirection");
     }
 
     #[test]

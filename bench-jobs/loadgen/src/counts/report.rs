@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use dragstrip_crds::measured::{BatchStatistics, ScheduleRecord};
 use dragstrip_results::{
     histogram::EncodedHistogram,
+    hit_series::HitSeries,
     latency_series::EncodedSeries,
     result::{Operation, Presence},
 };
@@ -45,7 +46,8 @@ pub struct Report {
     /// Sums over all operations.
     pub totals: Totals,
     /// Results of each operation that was sent: `SET`, `GET`, `MSET+EXPIREAT`, or the command of a
-    /// template; a second one of the same name ends in `#2`. The latency of an operation is the
+    /// template; a second one of the same name ends in `#2`. `SET (miss)` are those that `onMiss` sent;
+    /// their latency begins when the miss was read. The latency of an operation is the
     /// time from just before its batch is handed to the kernel, in an open loop from its intended
     /// time, until the read that brought the last byte of its reply returned. An operation that
     /// was due and never answered is in it with the time that it had waited.
@@ -68,8 +70,10 @@ pub struct Report {
     pub due_per_second: Vec<u64>,
     /// By how much each operation was written after its intended time, or else had waited.
     pub schedule_lag: Option<EncodedHistogram>,
-    /// Latencies of all operations by the second.
+    /// Latencies of all operations but `SET (miss)` by the second.
     pub latency_series: Option<EncodedSeries>,
+    /// What reads found by the second.
+    pub hit_series: Option<HitSeries>,
     /// What was sent before the measured window.
     pub warmup: Option<WarmupReport>,
     /// What each node of a cluster answered in the measured window.
@@ -183,7 +187,7 @@ pub struct Totals {
     pub bytes_sent: u64,
     /// Bytes of complete replies.
     pub bytes_received: u64,
-    /// Successful replies per second of the window.
+    /// Successful replies per second of the window, to all operations but `SET (miss)`.
     pub operations_per_second: f64,
 }
 

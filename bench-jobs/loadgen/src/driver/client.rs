@@ -1,6 +1,7 @@
 //! One client: it draws requests and sends each over its connection to the node
 //! that has the key. A server alone has one connection of it, a cluster one to
-//! every shard, so that the declared keys are drawn over all shards together.
+//! every shard, so that the declared keys are drawn over all shards together. A SET that follows a miss
+//! leaves at once, on the connection that brought the miss.
 //!
 //! In a closed loop a client writes a batch, awaits all its replies and goes on;
 //! in an open loop it writes what is due behind whatever is still unanswered.
@@ -11,11 +12,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::counts::recorder::{Origin, Recorder};
-use crate::counts::replies::{Flight, Redirected, Sent};
+use crate::counts::replies::{Answered, Flight, Sent};
 use crate::driver::link::{Link, LoadCause, LoadError, ThreadContext};
 use crate::driver::pacer::Remaining;
 use crate::wire::cluster::Routes;
-use crate::wire::outgoing::{Cursor, Outgoing};
+use crate::wire::outgoing::Cursor;
 use crate::wire::redirect::Direction;
 use crate::wire::slots::SlotMap;
 use crate::workload::mix::{OperationIndex, OperationWalk};
@@ -64,6 +65,10 @@ pub(crate) struct Client {
     source: RequestSource,
     context: Rc<ThreadContext>,
     map: Option<Map>,
+    /// What follows a miss.
+    fill: Option<OperationIndex>,
+    /// Whether each request in flight is stored.
+    routed: bool,
     pace: Pace,
     last_arrival: Instant,
     /// Whether it has begun to measure.
@@ -83,12 +88,15 @@ impl Client {
         pace: Pace,
         origin: Instant,
     ) -> Self {
+        let fill = context.templates.fill;
         Self {
             links,
             blocked: false,
             source,
             context,
+            routed: map.is_some() || fill.is_some(),
             map,
+            fill,
             pace,
             last_arrival: origin,
             measuring: false,
@@ -104,8 +112,8 @@ impl Client {
         if let Some(arrived) = link.serve()? {
             self.last_arrival = arrived;
         }
-        if !link.redirected.is_empty() {
-            self.redirect(place)?;
+        if !link.to_follow.is_empty() {
+            self.follow(place)?;
         }
         if self.blocked {
             self.blocked = self.links.iter().any(Link::has_unsent);
@@ -151,7 +159,7 @@ impl Client {
     fn send_batch(&mut self, size: u64, measured: bool) -> Result<(), LoadError> {
         let context = Rc::clone(&self.context);
         let mut recorder = context.recorder.borrow_mut();
-        if self.map.is_some() {
+        if self.routed {
             let origin = Origin { instant: Instant::now(), measured };
             (0..size).for_each(|_| self.route(&mut recorder, origin, origin.instant));
             self.note_first_send(&mut recorder, origin);
@@ -189,7 +197,7 @@ impl Client {
     pub(crate) fn write_due(&mut self, origin: Origin) -> Result<(), LoadError> {
         let context = Rc::clone(&self.context);
         let mut recorder = context.recorder.borrow_mut();
-        if self.map.is_some() {
+        if self.routed {
             self.route(&mut recorder, origin, Instant::now());
         } else if let Some(link) = self.links.first_mut() {
             let mark = link.unsent.end();
@@ -220,20 +228,38 @@ impl Client {
         Ok(())
     }
 
-    /// Writes the next request, `now`, for the connection to the shard that has its key.
+    /// Writes the next request, `now`, for the connection to the server or shard that has its key.
     #[inline]
     fn route(&mut self, recorder: &mut Recorder, origin: Origin, now: Instant) {
-        let mut request: Outgoing = self.context.spare.borrow_mut().pop().unwrap_or_default();
+        let mut request = self.context.spare_buffer();
         let operation = self.source.write_row(&mut request, 1).operation;
-        if origin.measured {
-            recorder.note_requests(operation, 1, request.length_since(Cursor::default()));
-        }
-        let Some(map) = &self.map else { return };
-        let place = self.source.slot().and_then(|slot| map.slots.shard_of(slot)).unwrap_or_else(|| {
-            self.keyless += 1;
-            self.keyless % map.routes.shards.len().max(1)
+        let place = self.map.as_ref().map_or(0, |map| {
+            self.source.slot().and_then(|slot| map.slots.shard_of(slot)).unwrap_or_else(|| {
+                self.keyless += 1;
+                self.keyless % map.routes.shards.len().max(1)
+            })
         });
-        self.enqueue(place, Sent { operation, origin, request, hops: 0, asking: false }, now);
+        self.send_new(recorder, place, Sent { operation, origin, request, hops: 0, asking: false }, now);
+    }
+
+    #[inline]
+    fn send_new(&mut self, recorder: &mut Recorder, place: usize, sent: Sent, now: Instant) {
+        if sent.origin.measured {
+            recorder.note_requests(sent.operation, 1, sent.request.length_since(Cursor::default()));
+        }
+        self.enqueue(place, sent, now);
+    }
+
+    /// Writes what follows a miss, which the connection at `place` has just brought.
+    fn send_fill(&mut self, place: usize, missed: Sent) {
+        let Some(operation) = self.fill else { return };
+        let mut request = self.context.spare_buffer();
+        self.source.write_fill(operation, &missed.request, &mut request);
+        let origin = Origin { instant: self.last_arrival, ..missed.origin };
+        let sent = Sent { operation, origin, request, hops: 0, asking: false };
+        let context = Rc::clone(&self.context);
+        self.send_new(&mut context.recorder.borrow_mut(), place, sent, self.last_arrival);
+        context.reuse(missed.request);
     }
 
     #[inline]
@@ -248,14 +274,18 @@ impl Client {
         link.expected.expect_routed(sent);
     }
 
-    /// Sends the requests that the node of this connection redirected.
-    fn redirect(&mut self, place: usize) -> Result<(), LoadError> {
+    /// Sends what the replies of this connection call for.
+    fn follow(&mut self, place: usize) -> Result<(), LoadError> {
         let Some(link) = self.links.get_mut(place) else { return Ok(()) };
-        let (redirected, label) = (std::mem::take(&mut link.redirected), Arc::clone(&link.name.label));
-        if redirected.iter().any(|redirected| redirected.sent.hops >= MAXIMUM_HOPS) {
+        let (mut answered, label) = (std::mem::take(&mut link.to_follow), Arc::clone(&link.name.label));
+        if answered.iter().any(|one| one.direction.is_some() && one.sent.hops >= MAXIMUM_HOPS) {
             return Err(link.error(LoadCause::Redirect(MAXIMUM_HOPS)));
         }
-        for Redirected { mut sent, direction } in redirected {
+        for Answered { mut sent, direction } in answered.drain(..) {
+            let Some(direction) = direction else {
+                self.send_fill(place, sent);
+                continue;
+            };
             sent.hops += 1;
             let address = address_of(&direction, &label);
             if !direction.ask {
@@ -263,6 +293,10 @@ impl Client {
             }
             sent.asking = direction.ask;
             self.send_to(address, sent);
+        }
+        // Its room serves the next replies.
+        if let Some(link) = self.links.get_mut(place) {
+            link.to_follow = answered;
         }
         self.flush()
     }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use thiserror::Error;
 
 use crate::counts::recorder::Recorder;
-use crate::counts::replies::{Expectation, Redirected, ReplySorter};
+use crate::counts::replies::{Answered, Expectation, ReplySorter};
 use crate::counts::report::{Failure, FailureKind};
 use crate::driver::progress::ProgressCounters;
 use crate::wire::outgoing::{Cursor, Outgoing};
@@ -81,8 +81,8 @@ pub(crate) struct ThreadContext {
     pub(crate) measured_from: Instant,
     pub(crate) write_buffer: RefCell<Outgoing>,
     /// Buffers of answered requests, for later ones.
-    pub(crate) spare: RefCell<Vec<Outgoing>>,
-    templates: Arc<RequestTemplates>,
+    spare: RefCell<Vec<Outgoing>>,
+    pub(crate) templates: Arc<RequestTemplates>,
     read_buffer: RefCell<Vec<u8>>,
     pub(crate) progress: Arc<ProgressCounters>,
 }
@@ -104,6 +104,17 @@ impl ThreadContext {
             read_buffer: RefCell::new(vec![0; READ_BUFFER_BYTES]),
             progress,
         }
+    }
+
+    #[inline]
+    pub(crate) fn spare_buffer(&self) -> Outgoing {
+        self.spare.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes the buffer of an answered request for a later one.
+    pub(crate) fn reuse(&self, mut buffer: Outgoing) {
+        buffer.clear();
+        self.spare.borrow_mut().push(buffer);
     }
 
     /// Shows other threads how far this one is.
@@ -131,8 +142,8 @@ pub(crate) struct Link {
     pub(crate) name: LinkName,
     pub(crate) socket: LoadSocket,
     pub(crate) expected: Expectation,
-    /// Requests that another node must get.
-    pub(crate) redirected: Vec<Redirected>,
+    /// Requests whose replies call for another one.
+    pub(crate) to_follow: Vec<Answered>,
     /// Since when it has been waiting for bytes.
     pub(crate) waiting_since: Option<Instant>,
     /// What the kernel has not taken yet.
@@ -159,7 +170,7 @@ impl Link {
             name,
             socket,
             expected,
-            redirected: Vec::new(),
+            to_follow: Vec::new(),
             waiting_since: None,
             unsent: Outgoing::default(),
             context,
@@ -258,7 +269,7 @@ impl Link {
         let mut spare = context.spare.borrow_mut();
         let mut sorter = ReplySorter {
             expected: &mut self.expected,
-            redirected: &mut self.redirected,
+            to_follow: &mut self.to_follow,
             spare: &mut spare,
             recorder: &mut recorder,
             node: self.node,

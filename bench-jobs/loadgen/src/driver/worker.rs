@@ -116,8 +116,9 @@ struct Ready {
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let Load { configuration, templates, routes, .. } = &*plan.load;
     let labels: Vec<_> = routes.nodes().map(|node| Arc::clone(&node.label)).collect();
-    let recorder = Recorder::new(configuration.operations.len(), &labels, Instant::now())
+    let mut recorder = Recorder::new(configuration.operations.len(), &labels, Instant::now())
         .map_err(|error| plan.failure("prepare the records", &error))?;
+    recorder.fill = configuration.fill();
     let connector = Connector::new(Arc::clone(&plan.load));
     let first = plan.thread * configuration.connections_per_thread;
     let own = first..first + configuration.connections_per_thread;
@@ -218,7 +219,8 @@ fn clients_of(ready: Vec<Ready>, load: &Load, context: &Rc<ThreadContext>, origi
             Pace::Closed { pipeline: configuration.pipeline, remaining }
         };
         let link = |(name, socket): Connected| {
-            let flight = Client::flight(pace, routes.cluster, templates.walk(share.index));
+            let routed = routes.cluster || templates.fill.is_some();
+            let flight = Client::flight(pace, routed, templates.walk(share.index));
             Link::new(name, socket, Expectation::new(flight, Arc::clone(&replies)), Rc::clone(context))
         };
         let links = connections.into_iter().map(link).collect();

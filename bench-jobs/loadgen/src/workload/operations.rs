@@ -4,7 +4,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use dragstrip_crds::workload::{LoadgenOperation, OperationName};
+use dragstrip_crds::units::Period;
+use dragstrip_crds::workload::{LoadgenOperation, LoadgenSpec, OperationName};
+use dragstrip_results::result::FILL;
 
 use crate::wire::scanner::ReplyKind;
 use crate::workload::template::CommandTemplate;
@@ -62,14 +64,16 @@ pub struct OperationSpec {
     pub weight: u64,
     /// Keys of each command.
     pub keys: usize,
-    /// Time to live of what is written, in seconds.
-    pub expiry_seconds: Option<u64>,
+    /// Shortest and longest time to live of what is written, in seconds.
+    pub expiry_seconds: Option<[u64; 2]>,
     /// Whether the expiry is given as a Unix time, computed for each item.
     pub absolute_expiry: bool,
     /// Whether the keys are of a prefix that is never written.
     pub missing: bool,
     /// Size of values, in bytes, instead of the common one.
     pub data_bytes: Option<usize>,
+    /// Whether it only follows a GET that missed, with the same key: its weight is 0.
+    pub follows_miss: bool,
 }
 
 impl OperationSpec {
@@ -83,7 +87,14 @@ impl OperationSpec {
             absolute_expiry: false,
             missing: false,
             data_bytes: None,
+            follows_miss: false,
         }
+    }
+
+    /// A SET with the lifetime that `load` declares.
+    pub fn set(load: &LoadgenSpec, weight: u64, follows_miss: bool) -> Self {
+        let expiry_seconds = lifetime(load.expiry.as_ref(), load.expiry_maximum.as_ref());
+        Self { expiry_seconds, follows_miss, ..Self::of(OperationName::Set, weight) }
     }
 
     /// The operation that a specification declares; the error names the field.
@@ -97,10 +108,11 @@ impl OperationSpec {
             weight: within("weight", declared.weight.into(), 1..=10_000)?,
             // Servers limit the length of a command.
             keys: within("keys", declared.keys.into(), 1..=100_000)?,
-            expiry_seconds: declared.expiry.as_ref().map(|expiry| whole_seconds(expiry.duration())),
+            expiry_seconds: lifetime(declared.expiry.as_ref(), declared.expiry_maximum.as_ref()),
             absolute_expiry: declared.absolute_expiry,
             missing: declared.missing,
             data_bytes: declared.data_size.map(|bytes| within("dataSize", bytes, VALUE_BYTES)).transpose()?,
+            follows_miss: false,
             kind,
         };
         match spec.unfit() {
@@ -128,7 +140,7 @@ impl OperationSpec {
 
     /// Name in reports; equal names in a mix get a number.
     pub fn name(&self) -> String {
-        self.kind.word().to_uppercase()
+        if self.follows_miss { FILL.to_owned() } else { self.kind.word().to_uppercase() }
     }
 
     /// The server's names of the commands of one request, with how many of each.
@@ -150,7 +162,13 @@ impl OperationSpec {
     /// What the replies to one request must be.
     pub(crate) fn replies(&self) -> ReplyShape {
         let keys = self.keys as u64;
-        let one = |expected| ReplyShape { first: expected, others: expected, replies: 1 };
+        let one = |expected| ReplyShape {
+            first: expected,
+            others: expected,
+            replies: 1,
+            redirected: false,
+            fills: false,
+        };
         let OperationKind::Named(name) = self.kind else { return one(Expected::Anything) };
         match name {
             OperationName::Set | OperationName::Mset => one(Expected::Simple),
@@ -159,10 +177,16 @@ impl OperationSpec {
             OperationName::Mget => one(Expected::ValueOfEachKey(keys)),
             OperationName::Del | OperationName::Exists => one(Expected::CountOfKeys(keys)),
             OperationName::MsetExpireat => {
-                ReplyShape { first: Expected::Simple, others: Expected::Integer, replies: keys + 1 }
+                ReplyShape { others: Expected::Integer, replies: keys + 1, ..one(Expected::Simple) }
             }
         }
     }
+}
+
+/// The shortest and the longest declared lifetime.
+fn lifetime(least: Option<&Period>, most: Option<&Period>) -> Option<[u64; 2]> {
+    let least = least?;
+    Some([least, most.unwrap_or(least)].map(|period| whole_seconds(period.duration())))
 }
 
 /// A lifetime in whole seconds, never shorter than declared.
@@ -205,6 +229,14 @@ pub struct Found {
     pub misses: u64,
 }
 
+impl Found {
+    #[inline]
+    pub(crate) fn add(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
 impl Expected {
     /// The keys that the reply found; none when its type is wrong.
     #[inline]
@@ -233,6 +265,10 @@ pub(crate) struct ReplyShape {
     pub(crate) first: Expected,
     pub(crate) others: Expected,
     pub(crate) replies: u64,
+    /// Whether redirections are followed.
+    pub(crate) redirected: bool,
+    /// Whether a SET follows a miss.
+    pub(crate) fills: bool,
 }
 
 #[cfg(test)]
@@ -267,7 +303,7 @@ mod tests {
         }
         assert_eq!(
             parse("Set expiry=90500ms").unwrap().expiry_seconds,
-            Some(91),
+            Some([91, 91]),
             "never shorter than declared"
         );
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dragstrip_crds::workload::OperationName;
+use rand::RngExt as _;
 use rand::rngs::SmallRng;
 
 use crate::configuration::Configuration;
@@ -16,12 +17,14 @@ use crate::wire::outgoing::{Cursor, Outgoing, SHARED_VALUE_BYTES};
 use crate::wire::slots::slot_of;
 use crate::workload::keys::{KeyError, KeyPicker, MISSING_PREFIX, Share};
 use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
-use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
+use crate::workload::operations::{Expected, OperationKind, OperationSpec, ReplyShape};
 use crate::workload::streams::{Purpose, stream};
 use crate::workload::template::{Piece, Word};
 
 /// Decimal digits of the largest number.
 const MAXIMUM_DIGITS: usize = 20;
+/// What comes before the key of a GET.
+const GET_HEAD: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 /// Longest end of a request of one key that has a copy for each number of digits.
 const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
 
@@ -34,8 +37,8 @@ enum Part {
     Key { heads: Arc<KeyHeads>, earlier: Option<usize> },
     /// So many bytes of the shared block.
     Shared(usize),
-    /// The Unix time in so many seconds, as a complete argument.
-    ExpireAt(u64),
+    /// A lifetime drawn between two numbers of seconds, or the Unix time of its end, as a complete argument.
+    Expiry { seconds: [u64; 2], absolute: bool },
     /// An argument with keys or shared bytes inside.
     Word(Vec<WordPart>),
 }
@@ -54,6 +57,14 @@ fn fixed(text: impl Into<Vec<u8>>) -> Part {
 
 fn argument(text: &str) -> Part {
     fixed(format!("${}\r\n{text}\r\n", text.len()))
+}
+
+/// A lifetime as a complete argument.
+fn expiry(seconds: [u64; 2], absolute: bool) -> Part {
+    match seconds {
+        [least, most] if least == most && !absolute => argument(&least.to_string()),
+        seconds => Part::Expiry { seconds, absolute },
+    }
 }
 
 /// What comes before the digits of a key.
@@ -131,16 +142,14 @@ fn command(name: OperationName, operation: &OperationSpec, prefix: &str, size: u
     let mut parts = vec![command_head(&command, arguments)];
     (0..keys).for_each(|_| parts.extend_from_slice(&item));
     match name {
-        OperationName::Set if operation.absolute_expiry => {
-            parts.extend([argument("EXAT"), Part::ExpireAt(lifetime)]);
-        }
         OperationName::Set if operation.expiry_seconds.is_some() => {
-            parts.extend([argument("EX"), argument(&lifetime.to_string())]);
+            let absolute = operation.absolute_expiry;
+            parts.extend([argument(if absolute { "EXAT" } else { "EX" }), expiry(lifetime, absolute)]);
         }
         OperationName::MsetExpireat => {
             let head = command_head("EXPIREAT", 2);
             for place in 0..keys {
-                parts.extend([head.clone(), key(Some(place)), Part::ExpireAt(lifetime)]);
+                parts.extend([head.clone(), key(Some(place)), expiry(lifetime, true)]);
             }
         }
         _ => {}
@@ -243,6 +252,10 @@ pub(crate) struct RequestTemplates {
     cycle: Cycle,
     /// The block that large values refer to.
     pub(crate) block: Vec<u8>,
+    /// What follows a miss.
+    pub(crate) fill: Option<OperationIndex>,
+    /// Whether the server is a cluster, whose redirections are followed.
+    cluster: bool,
 }
 
 impl RequestTemplates {
@@ -254,6 +267,8 @@ impl RequestTemplates {
             requests: mix.iter().map(|operation| Request::new(operation, configuration)).collect(),
             cycle: configuration.cycle(),
             block: vec![b'x'; sizes.max().filter(|size| *size >= SHARED_VALUE_BYTES).unwrap_or(0)],
+            fill: configuration.fill(),
+            cluster: configuration.server().cluster,
         }
     }
 
@@ -264,7 +279,12 @@ impl RequestTemplates {
 
     /// What the replies to each operation must be.
     pub(crate) fn replies(&self) -> Arc<[ReplyShape]> {
-        self.requests.iter().map(|request| request.replies).collect()
+        let shape = |request: &Request| ReplyShape {
+            redirected: self.cluster,
+            fills: self.fill.is_some() && request.replies.first == Expected::Value,
+            ..request.replies
+        };
+        self.requests.iter().map(shape).collect()
     }
 }
 
@@ -316,6 +336,17 @@ impl RequestSource {
             }
         }
         row
+    }
+
+    /// Appends the request `fill` for the key that the request `get` missed.
+    pub(crate) fn write_fill(&mut self, fill: OperationIndex, get: &Outgoing, outgoing: &mut Outgoing) {
+        let key = get.bytes.get(GET_HEAD.len()..).unwrap_or_default();
+        for part in self.templates.requests.get(fill.0).into_iter().flat_map(|request| &request.parts) {
+            match part {
+                Part::Key { .. } => outgoing.bytes.extend_from_slice(key),
+                part => self.keys.write(part, outgoing),
+            }
+        }
     }
 
     /// The slot of the request written last, in a cluster; none of one without a drawn key.
@@ -388,9 +419,11 @@ impl KeySource {
                 self.note_slot(&outgoing.bytes, range);
             }
             Part::Shared(size) => outgoing.splice(0..*size),
-            Part::ExpireAt(seconds) => {
+            Part::Expiry { seconds: [least, most], absolute } => {
+                let drawn = if least < most { self.random.random_range(*least..=*most) } else { *least };
+                let begin = if *absolute { unix_seconds() } else { 0 };
                 let mut buffer = itoa::Buffer::new();
-                let text = buffer.format(unix_seconds().saturating_add(*seconds));
+                let text = buffer.format(begin.saturating_add(drawn));
                 write_length(&mut outgoing.bytes, text.len() as u64);
                 outgoing.bytes.extend_from_slice(text.as_bytes());
                 outgoing.bytes.extend_from_slice(b"\r\n");
@@ -499,6 +532,7 @@ mod tests {
     fn a_request_with_a_changing_or_long_end_is_written_in_parts() {
         for operation in [
             "Set expiry=5s absoluteExpiry=true",
+            "Set expiry=5s expiryMaximum=6s",
             "Set dataSize=5000",
             "Mget keys=2",
             "command PING",
@@ -525,6 +559,55 @@ mod tests {
         ] {
             assert_eq!(written(&[operation], 1), text, "{operation}");
         }
+    }
+
+    /// The SET that follows a GET of the key 9 that missed.
+    fn filled(words: &str) -> String {
+        let configuration = configured(&format!("ratio=0:1 onMiss=Set {words}"), &[]);
+        let templates = Arc::new(RequestTemplates::new(&configuration));
+        let fill = templates.fill.unwrap();
+        let mut source = RequestSource::new(&configuration, templates, ALONE).unwrap();
+        let (mut get, mut outgoing) = (Outgoing::default(), Outgoing::default());
+        source.write_row(&mut get, 1);
+        source.write_row(&mut Outgoing::default(), 1);
+        source.write_fill(fill, &get, &mut outgoing);
+        outgoing.bytes.escape_ascii().to_string().replace("\\r\\n", " ")
+    }
+
+    #[test]
+    fn a_set_after_a_miss_has_the_key_that_the_get_had() {
+        assert_eq!(filled(""), "*3 $3 SET $3 k:9 $3 xxx ");
+        assert_eq!(filled("expiry=70s"), "*5 $3 SET $3 k:9 $3 xxx $2 EX $2 70 ");
+        let configuration = configured("onMiss=Set ratio=1:1", &[]);
+        assert_eq!(configuration.operations.len(), 3);
+        assert_eq!(
+            written_by(&configuration, 2),
+            "*3 $3 SET $3 k:9 $3 xxx *2 $3 GET $4 k:10 ",
+            "by itself it is never due"
+        );
+        let mixed = configured("onMiss=Set expiry=9s", &["Get weight=2", "Incr"]);
+        assert_eq!(written_by(&mixed, 3), "*2 $3 GET $3 k:9 *2 $4 INCR $4 k:10 *2 $3 GET $3 k:9 ");
+    }
+
+    #[test]
+    fn lifetimes_are_drawn_evenly_from_the_shortest_to_the_longest() {
+        let texts = [
+            written_by(&configured("ratio=1:0 expiry=2s expiryMaximum=4s", &[]), 3_000),
+            written(&["Set expiry=2s expiryMaximum=4s"], 3_000),
+        ];
+        for text in texts {
+            let count = |seconds: u32| text.matches(&format!("$2 EX $1 {seconds} ")).count();
+            let drawn = [2, 3, 4].map(count);
+            assert_eq!(drawn.iter().sum::<usize>(), 3_000, "{drawn:?}");
+            // 2 degrees of freedom: 99.9 % of samples stay below 13.8.
+            let chi_squared: f64 = drawn.map(|count| (count as f64 - 1_000.0).powi(2) / 1_000.0).iter().sum();
+            assert!(chi_squared < 13.8, "{drawn:?} of 2, 3 and 4 s are not even");
+        }
+        let before = unix_seconds();
+        let absolute = written(&["Set expiry=100s expiryMaximum=199s absoluteExpiry=true"], 300);
+        let ends = absolute_times(&absolute);
+        assert!(ends.iter().all(|end| (before + 100..=unix_seconds() + 199).contains(end)), "{ends:?}");
+        assert!(ends.iter().max() > ends.iter().min(), "all keys expire together: {ends:?}");
     }
 
     /// The number after the last blank but one.

@@ -247,6 +247,38 @@ fn a_slot_that_moves_under_load_is_followed() {
 }
 
 #[test]
+fn misses_are_filled_where_the_keys_are_also_while_slots_move() {
+    let cluster = Cluster::start(0);
+    let options = "server.cluster=true keyPrefix=m: keyMaximum=4999 connectionsPerThread=3 ratio=0:1 onMiss=Set \
+        pipeline=3 duration=4s progressInterval=50ms expiry=1s";
+    let answer = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
+    let slot: u16 = answer.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
+    let from = usize::from(slot / 5461).min(2);
+    let mut running = Running::start(cluster.port(), options, None);
+    running.until_loading();
+    cluster.move_slot(slot, from, (from + 1) % 3);
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    let (get, fill) = (report.operation("GET").unwrap(), report.operation("SET (miss)").unwrap());
+    assert!(fill.count > 1_000, "{fill:?}");
+    assert_eq!(Some(fill.count), get.misses, "a redirection lost a fill, or repeated it");
+    assert_shards(&report, 3);
+    assert_eq!(cluster.answered(&report.commands), report.commands);
+}
+
+#[test]
+fn redirections_of_a_cluster_that_is_not_declared_are_errors_also_with_fills() {
+    let cluster = Cluster::start(0);
+    let ended = run(cluster.port(), "ratio=0:1 onMiss=Set requestsPerConnection=50 keyMaximum=99");
+    assert_eq!(ended.code, 10, "{ended:?}");
+    let report = ended.report();
+    assert_eq!((report.errors[0].kind.as_str(), report.errors[0].operation.as_str()), ("MOVED", "GET"));
+    let gets = |number: usize| cluster.nodes[number].0.calls("get");
+    assert_eq!((gets(1), gets(2)), (0, 0), "a server that is not the declared one was loaded");
+}
+
+#[test]
 fn replicas_take_the_reads() {
     let cluster = Cluster::start(3);
     let keys = "server.cluster=true connectionsPerThread=2 keyMaximum=999";

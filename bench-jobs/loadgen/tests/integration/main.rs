@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod accounting;
 #[cfg(test)]
+mod cache;
+#[cfg(test)]
 mod cluster;
 #[cfg(test)]
 mod failures;

@@ -7,6 +7,13 @@ use serde_with::skip_serializing_none;
 
 /// Name of the row of all operations together.
 pub const TOTAL: &str = "TOTAL";
+/// Name of the SETs that follow GETs which missed. The load did not have them due: they are not in the total.
+pub const FILL: &str = "SET (miss)";
+
+/// `rows` without those that only followed others.
+pub fn due(rows: &[Operation]) -> impl Iterator<Item = &Operation> + Clone {
+    rows.iter().filter(|row| row.name != FILL)
+}
 
 /// What one operation did in one process, one pod, or all pods of one repetition.
 #[skip_serializing_none]

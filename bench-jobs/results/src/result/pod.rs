@@ -1,8 +1,8 @@
 //! What one client pod measured, or why it measured nothing.
 
 use crate::measured::{
-    histogram::EncodedHistogram, latency_series::EncodedSeries, observed::ServerCounters,
-    operation::Operation, usage::ContainerUsage,
+    histogram::EncodedHistogram, hit_series::HitSeries, latency_series::EncodedSeries,
+    observed::ServerCounters, operation::Operation, usage::ContainerUsage,
 };
 use dragstrip_crds::{
     measured::{BatchStatistics, Metric, ScheduleRecord},
@@ -245,6 +245,9 @@ pub struct PodResult {
     /// Latencies by the second; absent if the tool does not report them. A stored repetition has their
     /// percentiles instead.
     pub latency_series: Option<EncodedSeries>,
+    /// What reads found by the second; absent without reads, and if the tool does not report it. A stored
+    /// repetition has the sum of all pods instead.
+    pub hit_series: Option<HitSeries>,
     /// Commands that the tool sent and got answered, by its own count, by the server's name in
     /// lower case: warm-up, retries after redirections and the parts of composed
     /// operations included, since the server counts those too. Empty if the
@@ -328,6 +331,7 @@ impl PodResult {
         compact.per_second.clear();
         compact.due_per_second.clear();
         compact.latency_series = None;
+        compact.hit_series = None;
         compact.schedule_lag = None;
         compact.commands.clear();
         compact.workers.clear();

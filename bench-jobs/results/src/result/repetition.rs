@@ -4,7 +4,9 @@ use super::{
     CpuSetRecord, EnvironmentRecord, Failure, NodeRecord, Operation, PodResult, ServerRecord, TOTAL,
     search::SearchPoint,
 };
-use crate::measured::{histogram::EncodedHistogram, latency_series::PercentileSeries, usage::ServerUsage};
+use crate::measured::{
+    histogram::EncodedHistogram, hit_series::HitSeries, latency_series::PercentileSeries, usage::ServerUsage,
+};
 use dragstrip_crds::{
     measured::{BatchStatistics, Metric, ScheduleRecord},
     run::{LimitedBy, MemoryReading, Verdict, VerdictReason},
@@ -62,6 +64,10 @@ pub struct RepetitionResult {
     pub schedule_lag: Option<EncodedHistogram>,
     /// The 99th percentile of latency by the second; absent if a client's tool does not report it.
     pub p99_series: Option<PercentileSeries>,
+    /// What the reads found by the second; absent if all found their key, or a client's tool does not report it.
+    pub hit_series: Option<HitSeries>,
+    /// Keys that the servers evicted per second of load, the warm-up included; absent for servers that never do.
+    pub evictions_per_second: Option<f64>,
     /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

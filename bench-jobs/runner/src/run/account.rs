@@ -19,7 +19,7 @@ use dragstrip_results::{
     histogram::merged,
     live::LatencyCounts,
     protocol::{JobSpec, StartCommand},
-    result::{Failure, FailureStep, Operation, PodResult, Window},
+    result::{Failure, FailureStep, Operation, PodResult, Window, due},
     usage::ContainerUsage,
 };
 use std::{ops::Range, time::Duration};
@@ -109,7 +109,7 @@ fn fill_in(result: &mut PodResult, mut measured: PodResult) {
 fn totals(measured: Option<&PodResult>, shared: &Shared) -> Progress {
     match measured {
         Some(measured) => Progress {
-            operations: measured.operations.iter().map(|operation| operation.count).sum(),
+            operations: due(&measured.operations).map(|operation| operation.count).sum(),
             errors: measured.operations.iter().map(|operation| operation.errors).sum(),
             bytes: Some(measured.operations.iter().map(|operation| operation.bytes).sum()),
             latency: latencies(&measured.operations),
@@ -121,7 +121,7 @@ fn totals(measured: Option<&PodResult>, shared: &Shared) -> Progress {
 
 /// All latencies; `None` if those of an operation are missing or cannot be read.
 fn latencies(operations: &[Operation]) -> Option<LatencyCounts> {
-    let all = merged(operations.iter().map(|operation| operation.histogram.as_ref()));
+    let all = merged(due(operations).map(|operation| operation.histogram.as_ref()));
     all.ok()?.map(|all| all.by_bucket())
 }
 

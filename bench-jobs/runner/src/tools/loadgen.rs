@@ -16,7 +16,7 @@ use dragstrip_loadgen::counts::report::{Report, ThreadCpu};
 use dragstrip_results::{
     measured::operation::added_seconds,
     protocol::{JobSpec, PASSWORD_VARIABLE},
-    result::{Failure, FailureStep, PodResult, ToolRecord, Window},
+    result::{FILL, Failure, FailureStep, Operation, PodResult, ToolRecord, Window, due},
     usage::{ContainerUsage, ThreadUsage},
 };
 use nix::sys::signal::Signal;
@@ -106,7 +106,8 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
             connections: connections(spec),
             pipeline: u64::from(spec.pipeline.unsigned_abs()),
         },
-        per_second: added_seconds(report.operations.iter().map(|row| row.per_second.as_slice())),
+        per_second: added_seconds(due(&report.operations).map(|row| row.per_second.as_slice())),
+        notes: unfilled(&report.operations).into_iter().collect(),
         operations: report.operations,
         errors,
         window: Window {
@@ -120,6 +121,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         due_per_second: report.due_per_second,
         schedule_lag: report.schedule_lag,
         latency_series: report.latency_series,
+        hit_series: report.hit_series,
         batches: report.batches,
         client: ContainerUsage {
             threads: busiest(report.client_cpu.threads.iter().map(thread).collect(), usize::MAX),
@@ -127,6 +129,17 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         },
         ..PodResult::default()
     }
+}
+
+/// Reports the misses whose SETs had no answer when the load ended.
+fn unfilled(operations: &[Operation]) -> Option<String> {
+    let fills = operations.iter().find(|row| row.name == FILL)?;
+    let gets = operations.iter().filter(|row| row.commands == ["get"]);
+    let misses: u64 = gets.filter_map(|row| row.misses).sum();
+    let left = misses.saturating_sub(fills.count + fills.errors);
+    (left > 0).then(|| {
+        format!("{} of {} {FILL} had no answer when the load ended", thousands(left), thousands(misses))
+    })
 }
 
 /// One load thread, by its number.

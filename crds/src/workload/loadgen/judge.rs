@@ -1,6 +1,7 @@
 //! Finds what a load generator cannot do from its declaration alone. Pure.
 
-use super::{LoadgenOperation, LoadgenSpec, OperationName};
+use super::{Client, LoadgenOperation, LoadgenSpec, OperationName};
+use crate::units::Period;
 
 /// Longest repeating sequence of a mix, in requests.
 const MAXIMUM_CYCLE: u64 = 100_000;
@@ -12,6 +13,9 @@ impl LoadgenSpec {
             let problem = "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1";
             return Some(problem.to_owned());
         }
+        if let Some(problem) = self.on_miss_problem().or_else(|| self.expiry_problem()) {
+            return Some(problem);
+        }
         if self.library.is_some() && self.batch.is_none() {
             return self.library_operation().err();
         }
@@ -21,6 +25,49 @@ impl LoadgenSpec {
             return Some(problem);
         }
         self.replica_problem(cluster).or_else(|| self.cluster_problem().filter(|_| cluster))
+    }
+
+    fn on_miss_problem(&self) -> Option<String> {
+        self.on_miss?;
+        let get = |operation: &LoadgenOperation| operation.operation == Some(OperationName::Get);
+        let problem = if self.client != Client::Raw {
+            "loadgen.onMiss is for loadgen.client Raw: leave it out, or measure without a client library"
+        } else if self.replica_reads {
+            "loadgen.onMiss writes, which replicas refuse: leave out onMiss or loadgen.replicaReads"
+        } else if !(self.operations.iter().any(get) || self.operations.is_empty() && self.of_ratio().1) {
+            "loadgen.onMiss writes the keys that GETs miss, and this load has no GET: give loadgen.ratio some, \
+             such as 0:1, or add the operation Get"
+        } else {
+            let place = self.operations.iter().position(|operation| get(operation) && operation.missing)?;
+            return Some(format!(
+                "loadgen.operations[{place}] reads keys that nobody writes (missing), and loadgen.onMiss would write \
+                 them: leave out one of the two"
+            ));
+        };
+        Some(problem.to_owned())
+    }
+
+    fn expiry_problem(&self) -> Option<String> {
+        let sets = self.operations.is_empty() && self.library.is_none() && self.of_ratio().0;
+        if self.expiry.is_some() && !sets && self.on_miss.is_none() {
+            let problem = "loadgen.expiry is of the SETs of loadgen.ratio and loadgen.onMiss, and this load has \
+                none: leave it out, or give the entries of loadgen.operations an expiry";
+            return Some(problem.to_owned());
+        }
+        let spans = self.operations.iter().map(|operation| (&operation.expiry, &operation.expiry_maximum));
+        let unfit = spans.chain([(&self.expiry, &self.expiry_maximum)]).any(|(least, most)| {
+            let duration = |period: &Option<Period>| period.as_ref().map(Period::duration);
+            most.is_some() && duration(least).is_none_or(|least| Some(least) > duration(most))
+        });
+        let problem = "loadgen: an expiryMaximum needs an expiry that is not above it, such as expiry 60s and \
+            expiryMaximum 120s";
+        unfit.then(|| problem.to_owned())
+    }
+
+    /// Whether the ratio has SETs, and whether it has GETs.
+    fn of_ratio(&self) -> (bool, bool) {
+        let shares = self.ratio.split_once(':');
+        shares.map_or((false, false), |(sets, gets)| (!nothing(sets), !nothing(gets)))
     }
 
     fn replica_problem(&self, cluster: bool) -> Option<String> {
@@ -52,8 +99,7 @@ impl LoadgenSpec {
             return None;
         }
         if self.operations.is_empty() {
-            let sets = self.ratio.split_once(':').is_some_and(|(sets, _)| !nothing(sets));
-            return sets.then(|| format!("the SETs of loadgen.ratio {}", self.ratio));
+            return self.of_ratio().0.then(|| format!("the SETs of loadgen.ratio {}", self.ratio));
         }
         let read = |name| matches!(name, OperationName::Get | OperationName::Mget | OperationName::Exists);
         let place = self.operations.iter().position(|operation| !operation.operation.is_some_and(read))?;
@@ -88,9 +134,9 @@ impl LoadgenSpec {
     /// operation by operation. An error says why the load has no such operation.
     pub fn library_operation(&self) -> Result<&'static str, String> {
         match self.operations.as_slice() {
-            [] => match self.ratio.split_once(':').map(|(sets, gets)| (nothing(sets), nothing(gets))) {
-                Some((false, true)) => Ok("set"),
-                Some((true, false)) => Ok("get"),
+            [] => match self.of_ratio() {
+                (true, false) => Ok("set"),
+                (false, true) => Ok("get"),
                 _ => Err(format!(
                     "loadgen.ratio {} mixes SET and GET, but a client library is measured with one operation: set \
                      ratio to 1:0 or 0:1, or name one operation in loadgen.operations",
@@ -196,6 +242,32 @@ mod tests {
                 "loadgen.operations[0], HGET __key__ f",
             ),
             (json!({"operations": several}), true, "operations[0] has several keys"),
+            (
+                json!({"onMiss": "Set", "client": "Fred", "library": {}}),
+                false,
+                "onMiss is for loadgen.client Raw",
+            ),
+            (
+                json!({"onMiss": "Set", "replicaReads": true}),
+                true,
+                "leave out onMiss or loadgen.replicaReads",
+            ),
+            (json!({"onMiss": "Set", "ratio": "1:0"}), false, "loadgen.ratio some, such as 0:1"),
+            (json!({"onMiss": "Set", "operations": [{"operation": "Mget"}]}), false, "add the operation Get"),
+            (
+                json!({"onMiss": "Set", "operations": [{"operation": "Get", "missing": true}]}),
+                false,
+                "loadgen.operations[0] reads keys that nobody writes (missing)",
+            ),
+            (json!({"ratio": "0:1", "expiry": "5s"}), false, "loadgen.expiry is of the SETs"),
+            (
+                json!({"expiry": "5s", "operations": [{"operation": "Set"}]}),
+                false,
+                "loadgen.operations an expiry",
+            ),
+            (json!({"expiryMaximum": "5s"}), false, "an expiryMaximum needs an expiry"),
+            (json!({"expiry": "6s", "expiryMaximum": "5s"}), false, "not above it"),
+            (json!({"operations": [{"operation": "Set", "expiryMaximum": "5s"}]}), false, "needs an expiry"),
             (json!({"operations": [{"command": "COPY __key__ __key__"}]}), true, "has several keys"),
         ] {
             let found = problem(&options, cluster);
@@ -217,6 +289,9 @@ mod tests {
             (json!({"operations": [{"operation": "Mset", "keys": 10}], "keyPrefix": "{tag}:"}), true),
             (json!({"operations": [{"operation": "Get", "keys": 1}]}), true),
             (json!({"replicaReads": true, "ratio": "0:1"}), true),
+            (json!({"onMiss": "Set", "ratio": "0:1", "expiry": "5s", "expiryMaximum": "9s"}), true),
+            (json!({"onMiss": "Set", "operations": [{"operation": "Get"}], "expiry": "5s"}), false),
+            (json!({"expiry": "5s", "expiryMaximum": "5s"}), false),
             (json!({"replicaReads": true, "operations": [{"operation": "Exists"}]}), true),
         ] {
             assert_eq!(problem(&options, cluster), "", "{options}");

@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, Found, percent, unless};
 use crate::{
     judged::{limits, schedule::answered},
-    result::in_flight,
+    result::{FILL, Operation, in_flight},
 };
 use dragstrip_crds::workload::ToolSpec;
 
@@ -65,13 +65,14 @@ pub(super) fn little_law(evidence: &Evidence, limit: f64) -> Found {
     }
     let pods = &evidence.result.pods;
     let most: u64 = pods.iter().map(|pod| in_flight(pod.tool.connections, pod.tool.pipeline, 1)).sum();
-    let total = evidence.result.total();
-    let figures = total.and_then(|total| total.operations_per_second.zip(total.latency_milliseconds.mean));
-    let Some((rate, mean)) = figures.filter(|_| most > 0) else {
+    let of_row = |row: &Operation| Some(row.operations_per_second? * row.latency_milliseconds.mean? / 1e3);
+    let fills = evidence.result.operations.iter().find(|row| row.name == FILL);
+    let known = evidence.result.total().and_then(of_row).zip(fills.map_or(Some(0.0), of_row));
+    let Some((requests, fills)) = known.filter(|_| most > 0) else {
         return Found::NotMade("connections or mean latency are not known");
     };
     let clustered = pods.iter().filter_map(|pod| pod.server.as_ref()).any(|server| !server.shards.is_empty());
-    let ratio = rate * mean / 1e3 / most as f64;
+    let ratio = (requests + fills) / most as f64;
     // In a cluster connections are one to each shard, and a batch is answered one by one.
     let least = if clustered || pods.iter().any(|pod| pod.tool.pipeline > 1) { 0.0 } else { 1.0 - limit };
     let highest = if clustered { f64::INFINITY } else { 1.0 + limit };
@@ -109,9 +110,11 @@ pub(super) fn schedule_lag(evidence: &Evidence, limit: f64) -> Found {
     })
 }
 
-/// Less than `limit` of the reads found their key: what was measured is how fast the server finds nothing.
+/// Less than `limit` of the reads found their key: what was measured is how fast the server finds nothing,
+/// unless each miss was followed by the SET that a cache is there for.
 pub(super) fn reads_miss(evidence: &Evidence, limit: f64) -> Found {
-    let Some(found) = evidence.result.hit_ratio else { return Found::Pointless };
+    let fills = evidence.result.operations.iter().any(|row| row.name == FILL);
+    let Some(found) = evidence.result.hit_ratio.filter(|_| !fills) else { return Found::Pointless };
     unless(found >= limit, || {
         format!(
             "{} of the reads found their key (limit {}): write the keys first (load), or ignore this check if misses are what you measure",

@@ -7,7 +7,7 @@ use crate::{
         operation::added_seconds,
         statistics::{Part, median, other_part, slope},
     },
-    result::PodResult,
+    result::{PodResult, due},
 };
 use dragstrip_crds::run::{Disturbance, Interval};
 
@@ -27,7 +27,7 @@ fn interval(disturbance: Disturbance, from: usize, to: usize) -> Interval {
 /// if a tool does not report its seconds.
 fn per_second(pods: &[PodResult], window_seconds: f64) -> Option<Vec<f64>> {
     let of_pod = |pod: &PodResult| match pod.per_second.as_slice() {
-        [] => added_seconds(pod.operations.iter().map(|row| row.per_second.as_slice())),
+        [] => added_seconds(due(&pod.operations).map(|row| row.per_second.as_slice())),
         own => own.to_vec(),
     };
     let series: Vec<Vec<u64>> = pods.iter().map(of_pod).collect();

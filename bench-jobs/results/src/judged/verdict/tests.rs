@@ -4,7 +4,7 @@ use crate::{
         AllowedCpus, ContainerUsage, HostUsage, InterruptedCpu, NetworkUsage, RoundTrip, ServerUsage,
         ThreadUsage,
     },
-    result::{GroupEvidence, GroupRecord, NodeRecord, Operation, PodResult, Window},
+    result::{FILL, GroupEvidence, GroupRecord, NodeRecord, Operation, PodResult, Window},
 };
 use dragstrip_crds::{
     measured::{LatencySummary, ScheduleRecord},
@@ -710,4 +710,17 @@ fn a_condition_is_judged_only_where_it_is_asked_for() {
     assert_eq!((strict.verdict, names(&strict)), (Some(Verdict::Invalid), vec!["NotSameZone".to_owned()]));
     let holds = judged(clean(), &loadgen(), &with("Required"));
     assert!(holds.checks.iter().any(|check| check.name == "SameZone" && check.state == CheckState::Passed));
+}
+
+#[test]
+fn a_cache_that_is_filled_after_each_miss_may_miss_much() {
+    let mut result = clean();
+    result.hit_ratio = Some(0.005);
+    // Each request waits for the SET that follows it.
+    result.operations[0].operations_per_second = Some(5_000.0);
+    let violated = judged(result.clone(), &loadgen(), &[]);
+    let names: Vec<_> = violated.reasons.iter().map(|reason| reason.reason.as_str()).collect();
+    assert_eq!(names, ["ReadsMiss", "LittleLawViolated"]);
+    result.operations.insert(0, Operation { name: FILL.into(), ..result.operations[0].clone() });
+    assert_eq!(judged(result, &loadgen(), &[]).reasons, vec![]);
 }
