@@ -7,7 +7,7 @@ use dragstrip_crds::{
     suite::ComparisonVerdict,
     thresholds::ThresholdStatus,
 };
-use dragstrip_results::latency_series::PercentileSeries;
+use dragstrip_results::{hit_series::HitSeries, latency_series::PercentileSeries};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -330,6 +330,9 @@ pub struct Timeline {
     /// The 99th percentile of latency by the second; omitted if the tool does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<PercentileSeries>,
+    /// What the reads found by the second; omitted if all found their key, or the tool does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<HitSeries>,
     /// Findings about parts of the time: stalls, a cold start, another level, a trend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<VerdictReason>,

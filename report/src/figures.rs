@@ -36,6 +36,9 @@ pub const MEMBER: &str = "member ";
 /// The CPUs that all servers together used.
 pub const SERVER_CPUS: &str = "server CPUs";
 
+/// Share of reads that found their key in the last third of a load, and keys evicted per second.
+pub const CACHE: [&str; 2] = ["warm hit ratio", "evictions/s"];
+
 /// Whether `metric` repeats another figure of the same measurement: bytes per second are operations
 /// per second times a constant, the tool's own rate is the same once more, the servers' CPUs are
 /// throughput divided by that per core, and members add up.

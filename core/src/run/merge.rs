@@ -12,14 +12,14 @@ pub use joining::Merging;
 use super::validate::attempt::Attempt;
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
-    units::thousands,
+    units::{Warmup, thousands},
     workload::Merge,
 };
 use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, Latencies, merged},
     latency_series::PercentileSeries,
     measured::operation::added_seconds,
-    result::{Failure, FailureStep, Operation, PodFailure, PodResult, RepetitionResult, TOTAL},
+    result::{FILL, Failure, FailureStep, Operation, PodFailure, PodResult, RepetitionResult, TOTAL},
     schedule::answered_in_time,
     search::SearchPoint,
 };
@@ -29,7 +29,8 @@ use window::Common;
 
 /// The operations of `pod` that belong to the row `name`.
 fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a Operation> {
-    pod.operations.iter().filter(move |operation| name == TOTAL || operation.name == name)
+    let belongs = move |row: &&Operation| if name == TOTAL { row.name != FILL } else { row.name == name };
+    pod.operations.iter().filter(belongs)
 }
 
 /// The row `name` over all pods. TOTAL has the rate that the tools themselves report of all together.
@@ -265,6 +266,17 @@ fn too_few_hits(attempt: &Attempt, operations: &[Operation]) -> Option<String> {
     })
 }
 
+/// Keys that the servers evicted per second of load; `None` for servers that never do.
+fn evictions_per_second(attempt: &Attempt, pods: &[PodResult]) -> Option<f64> {
+    let servers = checks::servers(pods).filter(|servers| servers.iter().any(|it| it.truth.evicts()))?;
+    let before = servers.iter().map(|server| server.before.evicted_keys).min()?;
+    let after = servers.iter().map(|server| Some(server.after.as_ref()?.evicted_keys));
+    let evicted = after.collect::<Option<Vec<_>>>()?.into_iter().max()?.saturating_sub(before);
+    let warmup = attempt.declared.warmup.as_ref().and_then(Warmup::seconds).unwrap_or_default();
+    let seconds = warmup + pods.iter().map(|pod| pod.window.seconds).fold(0.0, f64::max);
+    (seconds > 0.0).then(|| evicted as f64 / seconds)
+}
+
 /// The window in which all clients of a repetition loaded together, in nanoseconds of
 /// Unix time by the operator's clock; `None` where there was none.
 pub fn common_window(results: &[PodResult]) -> Option<Range<i64>> {
@@ -298,6 +310,7 @@ fn merged_result(attempt: &Attempt, expected: u32, results: Vec<PodResult>, sums
     let (summed, sums): (&[PodResult], Sums) =
         if refused.is_some() { (&[], Sums::default()) } else { (&results, sums) };
     let common = Common::of(summed);
+    let hit_series = sums.hits();
     let ((operations, schedule, p99_series), damaged) = match joined_histograms(summed, &common, sums) {
         Ok(joined) => (joined, None),
         Err(error) => {
@@ -336,6 +349,8 @@ fn merged_result(attempt: &Attempt, expected: u32, results: Vec<PodResult>, sums
         schedule: schedule.map(|schedule| in_time(schedule, summed)),
         schedule_lag,
         p99_series,
+        hit_series,
+        evictions_per_second: evictions_per_second(attempt, summed),
         operations,
         notes,
         checks,

@@ -19,6 +19,7 @@ use dragstrip_crds::{
     workload::LoadSpec,
 };
 use dragstrip_results::{
+    hit_series::HitSeries,
     result::{Operation, RepetitionResult, TOTAL},
     statistics::spread,
     thresholds, verdict,
@@ -65,6 +66,8 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
         start_skew_seconds: result.start_skew_seconds,
         clock_offset_seconds: offsets.fold(0.0, f64::max),
         hit_ratio: result.hit_ratio,
+        warm_hit_ratio: result.hit_series.as_ref().and_then(HitSeries::warm_ratio),
+        evictions_per_second: result.evictions_per_second,
         verdict: result.verdict,
         reasons: result.reasons.iter().map(|reason| reason.reason.clone()).collect(),
     }

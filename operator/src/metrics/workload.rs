@@ -56,7 +56,8 @@ fn loadgen(spec: &LoadgenSpec) -> String {
         None => mix(&operations),
     };
     let rate = spec.rate.as_ref().map(|rate| format!(", {}/s", rate.operations_per_second));
-    format!("{sent}, {} B{}", spec.data_size, rate.unwrap_or_default())
+    let fills = if spec.on_miss.is_some() { ", SET on miss" } else { "" };
+    format!("{sent}{fills}, {} B{}", spec.data_size, rate.unwrap_or_default())
 }
 
 fn bullmq(spec: &BullmqSpec) -> String {

@@ -9,7 +9,8 @@ use crate::{
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
     histogram::{EncodedHistogram, Latencies},
-    result::{PodResult, RepetitionResult, TOTAL},
+    measured::operation::added_seconds,
+    result::{PodResult, RepetitionResult, TOTAL, due},
 };
 use kube::ResourceExt;
 
@@ -108,6 +109,7 @@ fn timeline(result: &RepetitionResult) -> Option<Timeline> {
         repetition: result.repetition,
         operations: operations.collect(),
         p99: result.p99_series.clone(),
+        hits: result.hit_series.clone(),
         findings: result.reasons.iter().filter(|reason| !reason.intervals.is_empty()).cloned().collect(),
     })
 }
@@ -125,7 +127,5 @@ fn per_second(pod: &PodResult) -> Vec<u64> {
     if !pod.per_second.is_empty() {
         return pod.per_second.clone();
     }
-    let seconds = pod.operations.iter().map(|row| row.per_second.len()).max().unwrap_or_default();
-    let all = |second: usize| pod.operations.iter().filter_map(|row| row.per_second.get(second)).sum();
-    (0..seconds).map(all).collect()
+    added_seconds(due(&pod.operations).map(|row| row.per_second.as_slice()))
 }

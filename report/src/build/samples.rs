@@ -1,7 +1,9 @@
 //! The measurements of one run: the complete run, or each of its repetitions. Pure.
 
-use crate::figures::{MEMBER, SERVER_CPUS};
-use crate::input::Entry;
+use crate::{
+    figures::{CACHE, MEMBER, SERVER_CPUS},
+    input::Entry,
+};
 use dragstrip_crds::{
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, Spread},
     run::{
@@ -11,6 +13,7 @@ use dragstrip_crds::{
     thresholds::MetricName,
 };
 use dragstrip_results::{
+    hit_series::HitSeries,
     result::{RepetitionResult, TOTAL},
     thresholds::{errors, hit_ratio},
 };
@@ -160,6 +163,18 @@ fn of_members(readings: &[MemoryReading], moment: MemoryMoment) -> Figures {
     figures.flatten().filter(|_| several).collect()
 }
 
+/// How a cache did whose reads missed.
+fn of_cache(warm_hit_ratio: Option<f64>, evictions_per_second: Option<f64>) -> impl Iterator<Item = Figure> {
+    let [warm, evictions] = CACHE;
+    let evictions = other(evictions, "/s", None, evictions_per_second.filter(|_| warm_hit_ratio.is_some()));
+    [other(warm, "", Some(true), warm_hit_ratio), evictions].into_iter().flatten()
+}
+
+fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let known: Vec<f64> = values.flatten().collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
 fn of_phase(phase: &PhaseStatus) -> Figures {
     let mut memory = of_memory(&phase.memory);
     if let Some(counted) = phase.server_memory.as_ref().filter(|_| memory.is_empty()) {
@@ -173,7 +188,10 @@ fn of_phase(phase: &PhaseStatus) -> Figures {
     let cost = [dollars("servers", cost.servers), dollars("servers and clients", cost.servers_and_clients)];
     let work = of_work(phase.operations_per_core_second, phase.server_cpus);
     let batches = work.chain(phase.batches.iter().flat_map(of_batches));
-    batches.chain(memory).chain(of_tool(&phase.metrics)).chain(cost.into_iter().flatten()).collect()
+    let over = |pick: fn(&RepetitionStatus) -> Option<f64>| mean(phase.repetitions.iter().map(pick));
+    let cache = of_cache(over(|row| row.warm_hit_ratio), over(|row| row.evictions_per_second));
+    let own = of_tool(&phase.metrics).chain(cost.into_iter().flatten());
+    batches.chain(memory).chain(cache).chain(own).collect()
 }
 
 /// What the servers did with their CPUs, and how many they used.
@@ -257,7 +275,9 @@ impl<'a> Collector<'a> {
         }
         let work = of_work(result.operations_per_core_second(), result.server_cpus());
         let batches = work.chain(result.batches.iter().flat_map(of_batches));
-        let figures = batches.chain(of_memory(&result.memory)).chain(of_tool(&result.metrics));
+        let warm = result.hit_series.as_ref().and_then(HitSeries::warm_ratio);
+        let cache = of_cache(warm, result.evictions_per_second);
+        let figures = batches.chain(of_memory(&result.memory)).chain(cache).chain(of_tool(&result.metrics));
         self.add(phase, TOTAL, repetition, verdict, figures.collect());
     }
 

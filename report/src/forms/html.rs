@@ -29,6 +29,7 @@ pub fn render(document: &Document) -> String {
     let layout = SeriesLayout::of(document);
     let sections = [
         ("results", "Results", figures::results(document)),
+        ("cache", "Cache", figures::cache(document)),
         ("memory", "Memory", figures::memory(document)),
         ("thresholds", "Thresholds", compared::thresholds(document)),
         ("matrices", "Matrices", figures::matrices(document)),
@@ -197,6 +198,19 @@ mod tests {
             assert!(section.contains(part), "{part} is not in {section}");
         }
         assert_eq!(section.matches("fshade").count(), 2, "a mark for each stall: {section}");
+    }
+
+    #[test]
+    fn the_hit_ratio_by_the_second_is_drawn_below_the_throughput() {
+        let mut document = suite();
+        let mut timeline = unsteady();
+        document.runs[0].timelines = vec![timeline.clone()];
+        assert!(!super::render(&document).contains("Hit ratio by the second"), "nothing was missed");
+        let seconds = [(1, 9), (5, 5), (0, 0), (9, 1)];
+        timeline.hits = Some(dragstrip_results::hit_series::HitSeries::of(seconds.into_iter()));
+        document.runs[0].timelines = vec![timeline];
+        let page = super::render(&document);
+        assert_eq!(page.matches("Hit ratio by the second").count(), 1, "{page}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ const LONGEST: usize = 60_000;
 
 const STYLE: Style = Style {
     beside: &[
+        MetricName::OperationsPerSecond,
         MetricName::MeanMilliseconds,
         MetricName::P50Milliseconds,
         MetricName::P99Milliseconds,

@@ -10,6 +10,7 @@ use dragstrip_crds::thresholds::MetricName;
 
 const STYLE: Style = Style {
     beside: &[
+        MetricName::OperationsPerSecond,
         MetricName::P50Milliseconds,
         MetricName::P99Milliseconds,
         MetricName::OperationsPerCoreSecond,

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     document::{Cell, Document, Row, Sample},
-    figures::heading,
+    figures::{CACHE, heading},
     select::{RowIndex, distinct, headline, measured_cells, metrics, phases, varied_axes},
 };
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
@@ -40,7 +40,10 @@ pub fn listings(document: &Document, style: &Style) -> Vec<Grid> {
     let of_phase = |phase| {
         let figures = figures(document, &index, phase, style).map(|listing| listing.grid(phase, style));
         let memory = memory(document, &index, phase);
-        figures.into_iter().chain(memory.map(|listing| listing.grid(&format!("{phase}: memory"), style)))
+        let memory = memory.map(|listing| listing.grid(&format!("{phase}: memory"), style));
+        let cache = cache(document, &index, phase);
+        let cache = cache.map(|listing| listing.grid(&format!("{phase}: cache"), style));
+        figures.into_iter().chain(memory).chain(cache)
     };
     phases(document).into_iter().flat_map(of_phase).collect()
 }
@@ -78,6 +81,18 @@ fn memory<'a>(document: &'a Document, index: &'a RowIndex<'a>, phase: &'a str) -
     };
     let headline = *beside.iter().find(is_compared)?;
     beside.retain(|metric| *metric != headline);
+    let lines = measured_cells(document).into_iter().map(|cell| (cell, TOTAL)).collect();
+    Some(Listing { document, index, phase, lines, headline, beside })
+}
+
+/// How caches did, if reads missed: each figure is that of all operations together.
+fn cache<'a>(document: &'a Document, index: &'a RowIndex<'a>, phase: &'a str) -> Option<Listing<'a>> {
+    let [hit_ratio, bytes] = [MetricName::HitRatio, MetricName::BytesPerKey].map(|name| name.to_string());
+    let all = metrics(document, phase);
+    all.iter().find(|(metric, _)| CACHE.contains(metric))?;
+    let headline = *all.iter().find(|(metric, _)| *metric == hit_ratio)?;
+    let of_cache = |metric: &str| CACHE.contains(&metric) || metric == bytes;
+    let beside = all.into_iter().filter(|(metric, _)| of_cache(metric)).collect();
     let lines = measured_cells(document).into_iter().map(|cell| (cell, TOTAL)).collect();
     Some(Listing { document, index, phase, lines, headline, beside })
 }

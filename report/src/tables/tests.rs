@@ -164,3 +164,34 @@ fn published_memory_has_a_table_of_its_own() {
     document.baseline = baseline("variant");
     assert!(!text::render(&document).contains("memory"), "it is among all figures");
 }
+
+#[test]
+fn a_load_whose_reads_miss_has_a_table_of_its_cache() {
+    let of = |metric: &str, unit: &str, value: f64| Row {
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        spread: spread(&[value]),
+        ..row("redis", &[], "TOTAL", 0.0)
+    };
+    let mut rows = vec![
+        row("redis", &[], "GET", 90_000.0),
+        row("redis", &[], "SET (miss)", 30_000.0),
+        row("redis", &[], "TOTAL", 90_000.0),
+        of("HitRatio", "", 0.66),
+        of("BytesPerKey", "B", 612.0),
+    ];
+    assert!(
+        !text::render(&document(Vec::new(), rows.clone())).contains("cache"),
+        "all reads found their key"
+    );
+    rows.extend([of("warm hit ratio", "", 0.71), of("evictions/s", "/s", 1234.0)]);
+    let document = document(Vec::new(), rows);
+    let text = text::render(&document);
+    let table = text.split_once(": cache\n").map(|(_, table)| table.to_owned());
+    let page = html::render(&document);
+    let cache = page.split("<h2>Cache").nth(1).and_then(|rest| rest.split("</section>").next());
+    for text in ["Hit ratio", "warm hit ratio", "evictions/s", "1,234", "B/key"] {
+        assert!(cache.is_some_and(|cache| cache.contains(text)), "{text} is not in {cache:?}");
+        assert!(table.as_ref().is_some_and(|table| table.contains(text)), "{text} is not in {table:?}");
+    }
+}

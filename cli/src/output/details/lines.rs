@@ -51,8 +51,11 @@ fn repetition(row: &RepetitionStatus) -> Option<String> {
             row.window_seconds,
         )
     });
-    let hits = row.hit_ratio.map(|ratio| format!("{:.2} % of reads found their key", ratio * 100.0));
-    let parts: Vec<String> = clients.into_iter().chain(hits).collect();
+    let warm = row.warm_hit_ratio.map(|ratio| format!(" ({:.2} % in the last third)", ratio * 100.0));
+    let warm = warm.unwrap_or_default();
+    let hits = row.hit_ratio.map(|ratio| format!("{:.2} % of reads found their key{warm}", ratio * 100.0));
+    let evicted = row.evictions_per_second.map(|keys| format!("{} keys/s evicted", rate(keys)));
+    let parts: Vec<String> = clients.into_iter().chain(hits).chain(evicted).collect();
     (!parts.is_empty()).then(|| format!("repetition {}: {}", row.repetition, parts.join(", ")))
 }
 
@@ -150,7 +153,8 @@ mod tests {
                 "metrics": [{"name": "memory", "value": 4.5, "unit": "MiB"}],
                 "repetitions": [{"repetition": 1, "configMap": "c", "windowSeconds": 2.5,
                     "operationsPerSecond": 1.0, "p99Milliseconds": 1.0, "clientCpus": 1.0, "pods": 3,
-                    "startSkewSeconds": 0.002, "clockOffsetSeconds": 0.0001, "hitRatio": 0.5}],
+                    "startSkewSeconds": 0.002, "clockOffsetSeconds": 0.0001, "hitRatio": 0.5,
+                    "warmHitRatio": 0.625, "evictionsPerSecond": 1234.0}],
                 "notes": ["something was left out"]
             }]
         }))
@@ -167,7 +171,7 @@ mod tests {
                 "read: a million operations cost 0.003600 USD for the servers' nodes, 0.010000 USD for servers' and clients' nodes",
                 "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500; woken late by ms: p99 0.040",
                 "read: memory: 4.5 MiB",
-                "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
+                "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key (62.50 % in the last third), 1,234 keys/s evicted",
                 "read: note: something was left out",
                 "read: OperationsPerSecond of equal repetitions differs by 1.2 %, starts of the server by 3.1 % (standard deviations, 15 repetitions on 3 starts), measured by lab/still on 2026-01-01",
             ]

@@ -23,7 +23,7 @@ fn check(name: CheckName, made: Made) -> Check {
 }
 
 /// The server as every pod saw it; `None` if one could not query it.
-fn servers(results: &[PodResult]) -> Option<Vec<&ServerRecord>> {
+pub fn servers(results: &[PodResult]) -> Option<Vec<&ServerRecord>> {
     results.iter().map(|pod| pod.server.as_ref()).collect()
 }
 

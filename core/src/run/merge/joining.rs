@@ -5,9 +5,10 @@ use super::merged_result;
 use crate::run::validate::attempt::Attempt;
 use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, HistogramSum, Latencies, merged},
+    hit_series::HitSeries,
     latency_series::{PercentileSeries, SeriesSum},
     measured::operation::added_seconds,
-    result::{Failure, FailureStep, MOST_ROWS, PodResult, RepetitionResult, TOTAL},
+    result::{Failure, FailureStep, MOST_ROWS, PodResult, RepetitionResult, TOTAL, due},
 };
 use std::collections::BTreeMap;
 
@@ -22,6 +23,9 @@ pub struct Sums {
     operations: BTreeMap<String, HistogramSum>,
     lag: HistogramSum,
     series: SeriesSum,
+    hits: Option<HitSeries>,
+    /// The reads of a pod are not in `hits`.
+    hits_missing: bool,
     damaged: Option<HistogramError>,
 }
 
@@ -33,13 +37,17 @@ impl Sums {
             sum.add(decoded(row.histogram.as_ref())?)?;
         }
         if !pod.operations.is_empty() {
-            let all = merged(pod.operations.iter().map(|row| row.histogram.as_ref()))?;
+            let all = merged(due(&pod.operations).map(|row| row.histogram.as_ref()))?;
             self.operations.entry(TOTAL.to_owned()).or_default().add(all)?;
         }
         if pod.schedule.is_some() {
             self.lag.add(decoded(pod.schedule_lag.as_ref())?)?;
         }
         self.series.add(pod.latency_series.as_ref())?;
+        match pod.hit_series.clone().filter(HitSeries::is_sound) {
+            Some(own) => self.hits = self.hits.take().into_iter().chain([own]).reduce(HitSeries::plus),
+            None => self.hits_missing = true,
+        }
         let bytes: usize = self.operations.values().map(HistogramSum::bytes).sum();
         if self.operations.len() > MOST_ROWS + 1 || bytes > MOST_HISTOGRAMS {
             let operations = self.operations.len();
@@ -60,6 +68,12 @@ impl Sums {
     /// How long after they were due the requests of an open loop were sent.
     pub fn lag(&self) -> Result<Option<Latencies>, HistogramError> {
         self.lag.latencies()
+    }
+
+    /// What the reads of all pods found by the second; `None` if none missed or a pod's are not known.
+    pub fn hits(&self) -> Option<HitSeries> {
+        let hits = self.hits.as_ref().filter(|_| !self.hits_missing)?;
+        hits.misses.iter().any(|misses| *misses > 0).then(|| hits.clone())
     }
 
     /// The percentiles by the second, unless something could not be added.
@@ -98,7 +112,7 @@ impl Merging {
         if self.sums.damaged.is_some() {
             self.sums.operations.clear();
         }
-        pod.latency_series = None;
+        (pod.latency_series, pod.hit_series) = (None, None);
         let share = MOST_ACCOUNTS / usize::try_from(self.expected.max(1)).unwrap_or(usize::MAX);
         let (pod, bytes) = lightened(pod, share);
         self.bytes += bytes;
@@ -131,7 +145,7 @@ fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
     }
     if size(&pod) > share {
         if pod.per_second.is_empty() {
-            pod.per_second = added_seconds(pod.operations.iter().map(|row| row.per_second.as_slice()));
+            pod.per_second = added_seconds(due(&pod.operations).map(|row| row.per_second.as_slice()));
         }
         pod.operations.iter_mut().for_each(|row| row.per_second.clear());
     }

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::{
-    fixtures::{lost, pod_result, run},
+    fixtures::{lost, pod_result, run, server_record},
     run::validate::validate,
 };
 use dragstrip_crds::measured::BatchStatistics;
 use dragstrip_results::{
     histogram::{self, Latencies},
+    hit_series::HitSeries,
     latency_series::LatencySeries,
 };
 use proptest::prelude::*;
@@ -63,6 +64,65 @@ fn latencies_by_the_second_are_merged_and_only_their_percentiles_stored() {
     assert!(merged.pods.iter().all(|pod| pod.latency_series.is_none()), "stored twice");
     let merged = merge(&attempt(), 2, vec![pod("a", 100), pod_result("b", 1000, 2.0, 100)]);
     assert_eq!((merged.p99_series, merged.failure), (None, None), "a part of the pods is not all of them");
+}
+
+/// A pod whose GETs missed a quarter of their keys, each miss followed by a SET of 900 us.
+fn look_aside(name: &str, gets: u64) -> PodResult {
+    let mut pod = pod_result(name, gets, 3.0, 100);
+    let fills = pod_result(name, gets / 4, 3.0, 900).operations.remove(0);
+    pod.operations[0].misses = Some(gets / 4);
+    pod.operations[0].hits = Some(gets - gets / 4);
+    pod.operations[0].per_second = vec![gets / 3; 3];
+    pod.operations.push(Operation { name: FILL.into(), hits: None, misses: None, ..fills });
+    pod.hit_series = Some(HitSeries::of([(0, gets / 4), (gets / 4, 0), (gets / 2, 0)].into_iter()));
+    pod
+}
+
+#[test]
+fn sets_after_misses_are_a_row_of_their_own_and_not_in_the_total() {
+    let merged = merge(&attempt(), 2, vec![look_aside("a", 1200), look_aside("b", 600)]);
+    assert_eq!(merged.failure, None);
+    let rows: Vec<_> = merged.operations.iter().map(|row| (row.name.as_str(), row.count)).collect();
+    assert_eq!(rows, [("GET", 1800), (FILL, 450), (TOTAL, 1800)]);
+    let [get, fill, total] = merged.operations.as_slice() else { panic!("{rows:?}") };
+    assert_eq!(get.latency_milliseconds, total.latency_milliseconds, "SETs are in the total's latency");
+    assert_eq!(get.operations_per_second, total.operations_per_second);
+    assert!(fill.latency_milliseconds.p50 > Some(0.8), "{fill:?}");
+}
+
+#[test]
+fn hits_by_the_second_are_added_over_pods_and_the_last_third_is_warm() {
+    let merged = merge(&attempt(), 2, vec![look_aside("a", 1200), look_aside("b", 600)]);
+    let series = merged.hit_series.clone().unwrap();
+    assert_eq!((series.hits, series.misses), (vec![0, 450, 900], vec![450, 0, 0]));
+    assert_eq!((merged.hit_ratio, merged.hit_series.unwrap().warm_ratio()), (Some(0.75), Some(1.0)));
+    assert!(merged.pods.iter().all(|pod| pod.hit_series.is_none()), "stored twice");
+    let merged = merge(&attempt(), 2, vec![look_aside("a", 1200), pod_result("b", 1000, 3.0, 100)]);
+    assert_eq!((merged.hit_series, merged.failure), (None, None), "a part of the pods is not all of them");
+    let mut all_found = look_aside("a", 1200);
+    all_found.hit_series = Some(HitSeries::of([(1, 0)].into_iter()));
+    assert_eq!(merge(&attempt(), 1, vec![all_found]).hit_series, None, "nothing was missed");
+}
+
+#[test]
+fn evictions_are_per_second_of_load_with_its_warm_up_for_servers_that_evict() {
+    let pod = |name: &str, policy: &str, before: u64, after: u64| {
+        let mut server = server_record("get", 0, 0);
+        server.truth.max_memory_policy = Some(policy.to_owned());
+        server.before.evicted_keys = before;
+        server.after.as_mut().unwrap().evicted_keys = after;
+        PodResult { server: Some(server), ..pod_result(name, 10, 3.0, 100) }
+    };
+    let mut declared = attempt();
+    Arc::make_mut(&mut declared.declared).warmup =
+        Some(serde_json::from_value(serde_json::json!("2s")).unwrap());
+    let pods = |policy| vec![pod("a", policy, 100, 590), pod("b", policy, 110, 600)];
+    let evictions = |policy| evictions_per_second(&declared, &pods(policy));
+    assert_eq!(evictions("allkeys-lru"), Some(100.0), "500 keys in 5 s, which both pods saw");
+    assert_eq!(evictions("noeviction"), None);
+    let mut unseen = pods("allkeys-lru");
+    unseen[1].server.as_mut().unwrap().after = None;
+    assert_eq!(evictions_per_second(&declared, &unseen), None, "unknown is not 0");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rules over thresholds. Pure.
 
 use dragstrip_crds::{BenchmarkRunSpec, near::did_you_mean, run::PhaseSpec, workload::ToolSpec};
-use dragstrip_results::result::TOTAL;
+use dragstrip_results::result::{FILL, TOTAL};
 
 /// The operations that `phase` will have, if its declaration names all of them.
 fn operations(phase: &PhaseSpec) -> Option<Vec<&'static str>> {
@@ -12,7 +12,8 @@ fn operations(phase: &PhaseSpec) -> Option<Vec<&'static str>> {
     };
     let (sets, gets) = ratio.split_once(':')?;
     let sent = [(sets, "SET"), (gets, "GET")].into_iter().filter(|(share, _)| *share != "0");
-    Some(sent.map(|(_, name)| name).chain([TOTAL]).collect())
+    let fills = matches!(&phase.tool, ToolSpec::Loadgen(spec) if spec.on_miss.is_some());
+    Some(sent.map(|(_, name)| name).chain(fills.then_some(FILL)).chain([TOTAL]).collect())
 }
 
 /// Why a threshold of `spec` can never hold: no phase that it is about has its operation.

@@ -212,7 +212,7 @@ pub fn timeline(phase: &str, operations: f64, seconds: u32, dip: bool, chance: &
         PercentileSeries { seconds: 1, milliseconds: milliseconds.collect() }
     });
     let findings = dip.into_iter().collect();
-    Timeline { phase: phase.to_owned(), repetition: 1, operations, p99, findings }
+    Timeline { phase: phase.to_owned(), repetition: 1, operations, p99, hits: None, findings }
 }
 
 /// Under what conditions a variant was measured.

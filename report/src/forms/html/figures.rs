@@ -3,11 +3,11 @@
 use super::{table, verdicts};
 use crate::{
     document::{Document, Row},
-    figures::{figure, heading},
+    figures::{CACHE, figure, heading},
     select::{distinct, grouped, headlines_and, varied_axes},
     tables::{Column, Kind, all_figures, conditions, identity_columns, pivot_grids},
 };
-use dragstrip_crds::run::Verdict;
+use dragstrip_crds::{run::Verdict, thresholds::MetricName};
 use maud::{Markup, html};
 
 const HEADLINE: [&str; 6] = [
@@ -28,6 +28,14 @@ pub fn results(document: &Document) -> Option<Markup> {
 pub fn memory(document: &Document) -> Option<Markup> {
     let rows = document.rows.iter().filter(|row| matches!(row.unit.as_str(), "B" | "MiB"));
     side_by_side(document, &distinct(rows.map(|row| row.metric.as_str())))
+}
+
+/// The figures of caches whose reads missed.
+pub fn cache(document: &Document) -> Option<Markup> {
+    let [hit_ratio, bytes] = [MetricName::HitRatio, MetricName::BytesPerKey].map(|name| name.to_string());
+    document.rows.iter().find(|row| CACHE.contains(&row.metric.as_str()))?;
+    let [warm, evictions] = CACHE;
+    side_by_side(document, &[&hit_ratio, warm, evictions, &bytes])
 }
 
 fn side_by_side(document: &Document, metrics: &[&str]) -> Option<Markup> {

@@ -34,7 +34,8 @@ pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
             let (least, most) = extremes(&timelines);
             let about = format!("{} to {} ops/s", short(least), short(most));
             let words = format!("Second by second: {name}, {about}");
-            card(&name, &about, &svg(HEIGHT, &words, &lines(layout, &timelines, most)))
+            let throughput = svg(HEIGHT, &words, &lines(layout, &timelines, most));
+            card(&name, &about, &html! { (throughput) (hit_ratios(layout, &timelines, &name)) })
         })
         .collect();
     let note = "Operations per second; each chart has a scale of its own. Each repetition is a line, an Invalid one dashed.";
@@ -63,6 +64,22 @@ fn lines(layout: &SeriesLayout, timelines: &[RunTimeline], most: f64) -> Markup 
         (plot.frame())
         @for timeline in timelines { (plot.line(&line(timeline), 1.0)) }
     }
+}
+
+/// The share of reads that found their key, below the throughput; nothing if all did.
+fn hit_ratios(layout: &SeriesLayout, timelines: &[RunTimeline], name: &str) -> Markup {
+    let line = |(run, timeline): &RunTimeline| {
+        let hits = timeline.hits.as_ref()?;
+        let at = |part: usize| (part as f64 + 0.5) * hits.seconds as f64;
+        let points = hits.ratios().enumerate().filter_map(|(part, ratio)| Some((at(part), ratio? * 100.0)));
+        Some(Line::of(layout.series_of(&run.cell), points.collect()))
+    };
+    let lines: Vec<Line> = timelines.iter().filter_map(line).collect();
+    let seconds = timelines.iter().map(|(_, timeline)| timeline.operations.len()).max().unwrap_or(1);
+    let across = Axis::from_zero("", seconds as f64, seconds_label);
+    let plot = Plot::new(HEIGHT, across, Axis::from_zero("hits %", 100.0, short));
+    let content = html! { (plot.frame()) @for line in &lines { (plot.line(line, 1.0)) } };
+    html! { @if !lines.is_empty() { (svg(HEIGHT, &format!("Hit ratio by the second: {name}"), &content)) } }
 }
 
 /// Seconds on an axis; the 0 would stand below the other axis' 0.
