@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRunStatus, run::RunPhase};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN, alone,
-    manifests::against,
+    manifests::{against, made_for_run},
     results::{self, agrees, operation, phase, plausible, plausible_without_bytes},
     until, with_namespace,
 };
@@ -59,6 +59,57 @@ async fn a_mix_of_operations_is_counted_as_the_server_counts_it() -> Result<()> 
         for name in ["set", "get", "mset", "mget", "expireat", "exists", "del", "zadd"] {
             ensure!(result.pods[0].commands.contains_key(name), "no {name}: {:?}", result.pods[0].commands);
         }
+        Ok(())
+    })
+    .await
+}
+
+const CACHE: &str = "
+engine: Redis
+threads: 1
+maxMemory: 16Mi
+evictionPolicy: allkeys-lru
+";
+/// Some 60 MB of keys for a cache of 16.
+const LOOK_ASIDE: &str = "
+phases:
+- name: cache
+  warmup: 2s
+  loadgen:
+    duration: 4s
+    ratio: '0:1'
+    onMiss: Set
+    expiry: 10m
+    expiryMaximum: 20m
+    keyPattern: Zipfian
+    keyMaximum: 99999
+    dataSize: 500
+clients: {pods: 2}
+timeout: 3m
+";
+
+#[tokio::test]
+async fn a_cache_beside_a_database_is_filled_after_each_miss() -> Result<()> {
+    alone("look-aside", |env| async move {
+        env.run("cached", &made_for_run(CACHE, LOOK_ASIDE)).await?;
+        let run = env.run_in("cached", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let status = results::status(&run)?;
+        let cache = phase(&status, "cache")?;
+        plausible(cache)?;
+        let [get, fill, total] = ["GET", "SET (miss)", "TOTAL"].map(|name| operation(cache, name));
+        let (get, fill, total) = (get?, fill?, total?);
+        ensure!(get.misses == Some(fill.count), "{} SETs after misses of {get:?}", fill.count);
+        ensure!(total.count == get.count, "SETs after misses are in the total: {total:?}");
+        let row = &cache.repetitions[0];
+        let (ratio, warm) = row.hit_ratio.zip(row.warm_hit_ratio).context("no hit ratios")?;
+        ensure!((0.4..0.95).contains(&ratio) && (0.4..0.95).contains(&warm), "{ratio}, warm {warm}");
+        ensure!(row.evictions_per_second > Some(0.0), "nothing was evicted: {row:?}");
+        let result = env.results(&run).await?.remove(0);
+        agrees(&result, cache)?;
+        let series = result.hit_series.context("no hits by the second")?;
+        let sums = (series.hits.iter().sum(), series.misses.iter().sum());
+        ensure!((get.hits, get.misses) == (Some(sums.0), Some(sums.1)), "{series:?} is not of {get:?}");
         Ok(())
     })
     .await
