@@ -20,9 +20,9 @@ use memtier::MemtierAdapter;
 /// The adapter of a job's tool; one per run, since it remembers what the tool wrote.
 pub fn adapter_for(tool: &ToolSpec) -> Box<dyn Adapter> {
     match tool {
-        ToolSpec::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
+        ToolSpec::Loadgen(spec) => Box::new(LoadgenAdapter(spec.clone())),
         ToolSpec::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
-        ToolSpec::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
-        ToolSpec::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
+        ToolSpec::Exec(spec) => Box::new(ExecAdapter(spec.clone())),
+        ToolSpec::Bullmq(spec) => Box::new(BullmqAdapter(spec.clone())),
     }
 }

@@ -212,13 +212,7 @@ fn without_result(attempt: &Attempt, name: &str, log: &Path, cut: Option<&Cut>) 
         Some(_) => (FailureStep::Interrupted, "it was ended before it had a result"),
         None => (FailureStep::Tool, "the client ended without a result"),
     };
-    let failure = Failure {
-        step,
-        message: message.to_owned(),
-        exit_code: None,
-        signal: None,
-        last_lines: last_lines(log, LAST_LINES),
-    };
+    let failure = Failure { last_lines: last_lines(log, LAST_LINES), ..Failure::new(step, message) };
     PodResult::failed(&attempt.phase, attempt.repetition, name, failure)
 }
 

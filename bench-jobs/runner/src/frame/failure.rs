@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 /// A failure with a message and without a process.
 pub fn failure(step: FailureStep, message: impl Into<String>) -> Failure {
-    Failure { step, message: message.into(), exit_code: None, signal: None, last_lines: Vec::new() }
+    Failure::new(step, message)
 }
 
 /// Turns errors into failures of `step`.

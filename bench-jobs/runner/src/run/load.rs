@@ -123,7 +123,7 @@ async fn run(
     let document = serde_json::to_string(&specification)
         .map_err(|e| failed(format!("cannot encode the specification: {e}")))?;
     let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
-    let adapter = Box::new(LoadgenAdapter::new(keys.clone()));
+    let adapter = Box::new(LoadgenAdapter(keys.clone()));
     let shared = Arc::clone(&pod.shared);
     let keys = count(keys);
     // The keys are written first and counted afterwards.

@@ -42,16 +42,7 @@ pub enum ReportError {
 }
 
 #[derive(Debug, Clone)]
-pub struct BullmqAdapter {
-    spec: BullmqSpec,
-}
-
-impl BullmqAdapter {
-    /// An adapter for one run of the tool with these options.
-    pub fn new(spec: BullmqSpec) -> Self {
-        Self { spec }
-    }
-}
+pub struct BullmqAdapter(pub BullmqSpec);
 
 impl Adapter for BullmqAdapter {
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
@@ -59,12 +50,12 @@ impl Adapter for BullmqAdapter {
             context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
         Launch {
             program: PROGRAM.to_owned(),
-            arguments: arguments::arguments(&self.spec, job, context),
+            arguments: arguments::arguments(&self.0, job, context),
             input: None,
             environment: password.chain([progress_detail()]).collect(),
             stop_signal: Signal::SIGTERM,
             stop_grace: STOP_GRACE,
-            lead: self.spec.head_start(),
+            lead: self.0.head_start(),
         }
     }
 
@@ -77,8 +68,8 @@ impl Adapter for BullmqAdapter {
             Ok(report) => report,
             Err(error) => return rejected(unread("the BullMQ job", &error, ended), None),
         };
-        let arguments = arguments::arguments(&self.spec, job, context);
-        let measured = match measured(&self.spec, &report, arguments) {
+        let arguments = arguments::arguments(&self.0, job, context);
+        let measured = match measured(&self.0, &report, arguments) {
             Ok(measured) => measured,
             Err(error) => {
                 return rejected(explained(FailureStep::Output, &error.to_string(), ended), None);

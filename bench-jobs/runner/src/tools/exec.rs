@@ -22,16 +22,7 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const LONGEST_LINE: usize = 200;
 
 #[derive(Debug, Clone)]
-pub struct ExecAdapter {
-    spec: ExecSpec,
-}
-
-impl ExecAdapter {
-    /// An adapter for one run of the tool with these options.
-    pub fn new(spec: ExecSpec) -> Self {
-        Self { spec }
-    }
-}
+pub struct ExecAdapter(pub ExecSpec);
 
 /// Values of the job's environment variables that come from Secrets: they must
 /// not appear in anything that is stored.
@@ -45,18 +36,18 @@ pub fn secrets(spec: &ExecSpec) -> Vec<String> {
 
 impl Adapter for ExecAdapter {
     fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
-        if self.spec.command.is_empty() {
+        if self.0.command.is_empty() {
             return Err("exec.command is empty: name the program to start".to_owned());
         }
-        dragstrip_parsers::check(&self.spec.parser).map_err(|e| format!("exec.parser: {e}"))
+        dragstrip_parsers::check(&self.0.parser).map_err(|e| format!("exec.parser: {e}"))
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         let values = Values::of(job, context);
-        let mut words = self.spec.command.iter().chain(&self.spec.args).map(|word| values.expand(word));
+        let mut words = self.0.command.iter().chain(&self.0.args).map(|word| values.expand(word));
         // Values from references are in the container's environment already.
         let declared =
-            self.spec.env.iter().filter_map(|variable| {
+            self.0.env.iter().filter_map(|variable| {
                 Some((variable.name.clone(), values.expand(variable.value.as_deref()?)))
             });
         Launch {
@@ -78,14 +69,14 @@ impl Adapter for ExecAdapter {
         let refuse = |step, message: String, partial| {
             rejected(ended.failure(step, with_last_line(message, ended)), partial)
         };
-        let read = outputs::read(&self.spec.parser, context, ended);
+        let read = outputs::read(&self.0.parser, context, ended);
         let parsed = read.and_then(|outputs| {
-            dragstrip_parsers::parse(&self.spec.parser, &outputs).map_err(|e| e.to_string())
+            dragstrip_parsers::parse(&self.0.parser, &outputs).map_err(|e| e.to_string())
         });
         let tool = self.record(job, context, parsed.as_ref().ok());
         let incomplete = parsed.as_ref().ok().and_then(|parsed| parsed.incomplete.clone());
         // memtier's own duration may be a second off: its threads' work is the better window.
-        let own_window = !matches!(self.spec.parser, ParserSpec::MemtierJson(_));
+        let own_window = !matches!(self.0.parser, ParserSpec::MemtierJson(_));
         let measured = parsed.map(|parsed| measured(parsed, tool, context, own_window));
         if let Some(message) = bad_exit(ended) {
             return refuse(FailureStep::Tool, message, measured.ok());

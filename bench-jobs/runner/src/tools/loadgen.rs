@@ -38,31 +38,24 @@ pub(crate) enum ReportError {
 }
 
 #[derive(Debug, Clone)]
-pub struct LoadgenAdapter {
-    spec: LoadgenSpec,
-}
+pub struct LoadgenAdapter(pub LoadgenSpec);
 
 impl LoadgenAdapter {
-    /// An adapter for one run of the tool with these options.
-    pub fn new(spec: LoadgenSpec) -> Self {
-        Self { spec }
-    }
-
     fn document(&self, job: &JobSpec, context: &LaunchContext) -> serde_json::Result<String> {
-        serde_json::to_string(&specification::specification(&self.spec, job, context))
+        serde_json::to_string(&specification::specification(&self.0, job, context))
     }
 }
 
 impl Adapter for LoadgenAdapter {
     fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
-        specification::accept(&self.spec, job, context)?;
+        specification::accept(&self.0, job, context)?;
         self.document(job, context)
             .map(|_| ())
             .map_err(|error| format!("cannot write the specification: {error}"))
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
-        let program = if self.spec.library.is_some() { CLIENTS_NAME } else { LOADGEN_NAME };
+        let program = if self.0.library.is_some() { CLIENTS_NAME } else { LOADGEN_NAME };
         // `accept` refuses a specification that cannot be written.
         let document = self.document(job, context).unwrap_or_default();
         launch(program, document, context, job.tool.head_start())
@@ -70,7 +63,7 @@ impl Adapter for LoadgenAdapter {
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
         let progress = progress(line)?;
-        let ratio = planned_requests(&self.spec).map(|planned| progress.operations as f64 / planned.max(1.0));
+        let ratio = planned_requests(&self.0).map(|planned| progress.operations as f64 / planned.max(1.0));
         Some(Progress { ratio, ..progress })
     }
 
@@ -82,7 +75,7 @@ impl Adapter for LoadgenAdapter {
         // The document takes the place of the file's name.
         let arguments = vec!["run".to_owned(), self.document(job, context).unwrap_or_default()];
         let failure = verdict(&report, ended);
-        let measured = measured(&self.spec, report, arguments);
+        let measured = measured(&self.0, report, arguments);
         match failure {
             None => Ok(measured),
             Some(failure) => rejected(failure, Some(measured)),

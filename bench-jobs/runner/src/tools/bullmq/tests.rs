@@ -14,7 +14,7 @@ const ERROR_REPLIES: &str = include_str!("../../../tests/fixtures/bullmq/error-r
 const QUEUE_CHECK: &str = include_str!("../../../tests/fixtures/bullmq/queue-check.json");
 
 fn adapter(options: &str) -> BullmqAdapter {
-    BullmqAdapter::new(serde_json::from_str(options).unwrap())
+    BullmqAdapter(serde_json::from_str(options).unwrap())
 }
 
 fn bullmq_job(clients: u32) -> JobSpec {

@@ -15,7 +15,7 @@ const REGEX: &str = r#"{"exec": {"image": "i", "command": ["/bin/bench", "-h", "
 fn adapter(json: &str) -> (ExecAdapter, JobSpec) {
     let job = job(1, json);
     let dragstrip_crds::workload::ToolSpec::Exec(spec) = &job.tool else { panic!("another tool") };
-    (ExecAdapter::new(spec.clone()), job)
+    (ExecAdapter(spec.clone()), job)
 }
 
 fn judged(stdout: &str, code: i32) -> Result<PodResult, Box<Rejected>> {

@@ -64,7 +64,7 @@ fn directory_with(report: &Report) -> tempfile::TempDir {
 
 fn judged(report: &Report, ended: &Ended) -> Result<PodResult, Box<Rejected>> {
     let directory = directory_with(report);
-    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s", "pipeline": 4}"#));
+    let adapter = LoadgenAdapter(spec(r#"{"duration": "5s", "pipeline": 4}"#));
     adapter.judge(&job(1), &context(0, directory.path()), ended)
 }
 
@@ -93,7 +93,7 @@ fn our_own_programs_understand_every_specification() {
         let mut job = job(2);
         job.warmup_seconds = Some(0.25);
         let context = context(1, Path::new("/out"));
-        let adapter = LoadgenAdapter::new(spec(options));
+        let adapter = LoadgenAdapter(spec(options));
         assert_eq!(adapter.accept(&job, &context), Ok(()), "{options}");
         let launch = adapter.launch(&job, &context);
         assert_eq!(launch.program == CLIENTS_NAME, options.contains("library"), "{options}");
@@ -120,7 +120,7 @@ fn understood(launch: &Launch) -> Result<Configuration, Box<dyn std::error::Erro
 #[test]
 fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
     let refusal = |options: &str| {
-        let adapter = LoadgenAdapter::new(spec(options));
+        let adapter = LoadgenAdapter(spec(options));
         adapter.accept(&job(1), &context(0, Path::new("/out"))).unwrap_err()
     };
     let mixed = refusal(r#"{"duration": "5s", "client": "Fred", "library": {}, "ratio": "1:10"}"#);
@@ -177,7 +177,7 @@ fn the_other_parts_of_a_report_are_stored() {
     json["schedule"] = serde_json::json!({"kind": "fixed", "operationsPerSecond": 7.0, "scheduled": 7, "sent": 6,
         "answered": 5, "unanswered": 2, "lagMilliseconds": {}});
     fs::write(directory.path().join(REPORT_NAME), json.to_string()).unwrap();
-    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let adapter = LoadgenAdapter(spec(r#"{"duration": "5s"}"#));
     let measured = adapter.judge(&job(1), &context(0, directory.path()), &ended(Some(0), None)).unwrap();
     assert_eq!((measured.commands["set"], measured.warmup["SET"]), (12, 10));
     assert_eq!(measured.schedule.map(|schedule| schedule.unanswered), Some(2));
@@ -185,7 +185,7 @@ fn the_other_parts_of_a_report_are_stored() {
 
 #[test]
 fn the_password_is_in_the_environment_alone() {
-    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let adapter = LoadgenAdapter(spec(r#"{"duration": "5s"}"#));
     let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
     assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
     assert!(!launch.input.unwrap().contains("hush"));
@@ -210,7 +210,7 @@ proptest! {
 
 #[test]
 fn progress_lines_are_recognised() {
-    let mut adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let mut adapter = LoadgenAdapter(spec(r#"{"duration": "5s"}"#));
     let line = "progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=2";
     assert_eq!(
         adapter.stderr_line(line),
@@ -230,8 +230,7 @@ fn progress_lines_are_recognised() {
 #[test]
 fn progress_goes_by_the_requests_where_they_end_the_load() {
     let declared = r#"{"requestsPerConnection": 100, "threads": 2, "connectionsPerThread": 5}"#;
-    let ratio =
-        LoadgenAdapter::new(spec(declared)).stderr_line("progress operations=250 errors=0").unwrap().ratio;
+    let ratio = LoadgenAdapter(spec(declared)).stderr_line("progress operations=250 errors=0").unwrap().ratio;
     assert!(ratio.is_some_and(|ratio| (ratio - 0.25).abs() < 1e-9), "{ratio:?}");
 }
 
@@ -255,7 +254,7 @@ fn a_complete_report_is_a_measurement() {
 #[test]
 fn a_missing_or_damaged_report_is_a_failure_with_the_exit() {
     let directory = tempfile::tempdir().unwrap();
-    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let adapter = LoadgenAdapter(spec(r#"{"duration": "5s"}"#));
     let judge =
         |ended: &Ended| adapter.judge(&job(1), &context(0, directory.path()), ended).unwrap_err().failure;
     assert_eq!(judge(&ended(Some(0), None)).step, FailureStep::Output);

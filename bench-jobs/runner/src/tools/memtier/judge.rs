@@ -23,6 +23,7 @@ use dragstrip_results::{
     protocol::JobSpec,
     result::{FailureStep, Operation, PodResult, ToolRecord},
 };
+use nix::sys::signal::Signal;
 use std::{collections::BTreeMap, fs};
 
 /// A timed run cannot take less than this many seconds below its time.
@@ -130,19 +131,11 @@ fn bad_exit(exit: Exit) -> String {
         (Some(2), _) => "memtier refused its arguments (exit code 2)".to_owned(),
         (Some(code), _) => format!("memtier ended with exit code {code}"),
         (None, Some(9)) => "memtier was killed by signal 9 (SIGKILL), as when memory runs out".to_owned(),
-        (None, Some(signal)) => format!("memtier was ended by signal {signal}{}", signal_name(signal)),
+        (None, Some(signal)) => {
+            let name = Signal::try_from(signal).map(|known| format!(" ({known})")).unwrap_or_default();
+            format!("memtier was ended by signal {signal}{name}")
+        }
         (None, None) => "how memtier ended is unknown".to_owned(),
-    }
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        2 => " (SIGINT)",
-        6 => " (SIGABRT)",
-        11 => " (SIGSEGV)",
-        13 => " (SIGPIPE)",
-        15 => " (SIGTERM)",
-        _ => "",
     }
 }
 
