@@ -3,7 +3,6 @@
 use dragstrip_crds::datastore::SecretKeyReference;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, SecretKeySelector};
 
-/// An environment variable with a Secret's value.
 pub fn secret_variable(name: &str, reference: &SecretKeyReference) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
@@ -19,7 +18,6 @@ pub fn secret_variable(name: &str, reference: &SecretKeyReference) -> EnvVar {
     }
 }
 
-/// An environment variable with a plain value.
 pub fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..EnvVar::default() }
 }

@@ -33,9 +33,7 @@ pub const SCHEDULED_AT: &str = "dragstrip.dev/scheduled-at";
 pub const RUN_UID: &str = "dragstrip.dev/run-uid";
 /// Label on client pods whose run lets them share the node of the server that they load.
 pub const SHARES_SERVER_NODE: &str = "dragstrip.dev/shares-server-node";
-/// Phase of the run.
 pub const PHASE: &str = "dragstrip.dev/phase";
-/// Repetition of the phase, from 1.
 pub const REPETITION: &str = "dragstrip.dev/repetition";
 /// Annotation on a Lease: its run has released it.
 pub const GIVEN_BACK: &str = "dragstrip.dev/given-back";
@@ -65,9 +63,7 @@ pub const UNMOVED: [(&str, &str); 2] =
     [("karpenter.sh/do-not-disrupt", "true"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")];
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
-/// Node label with its zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// Node label with its instance type.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Node label with its network's baseline bandwidth in megabits per second, which Karpenter writes.
 pub const NETWORK_BANDWIDTH: &str = "karpenter.k8s.aws/instance-network-bandwidth";
@@ -77,7 +73,6 @@ pub const NETWORK_LAYER: &str = "topology.k8s.aws/network-node-layer-";
 pub const PLACEMENT_GROUPS: [&str; 2] =
     ["karpenter.k8s.aws/placement-group-id", "dragstrip.dev/placement-group"];
 
-/// Field manager of the Datastore controller.
 pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
 /// Field manager of the conditions on objects that cannot be decoded.
 pub const DECODING_MANAGER: &str = "dragstrip/decoding";

@@ -6,12 +6,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use std::fmt;
 
-/// The namespace and name of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -32,7 +29,6 @@ impl LeaseKey {
         Self { namespace: operator_namespace.to_owned(), name: format!("{NODE_PREFIX}{node}") }
     }
 
-    /// The Lease's own key.
     pub fn of(lease: &Lease) -> Self {
         Self { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
     }
@@ -52,9 +48,7 @@ pub const NO_RUN: &str = "(not a run)";
 /// A run as the holder of a Lease, written `namespace/name/uid`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// The run's namespace.
     pub namespace: String,
-    /// The run's name.
     pub name: String,
     /// Its uid: a later run of the same name is another holder.
     pub uid: String,
@@ -67,7 +61,6 @@ impl Holder {
         Some(Self { namespace: parts.next()?, name: parts.next()?, uid: parts.next()? })
     }
 
-    /// The run, for people.
     pub fn reference(&self) -> RunReference {
         RunReference { namespace: self.namespace.clone(), name: self.name.clone() }
     }

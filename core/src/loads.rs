@@ -18,7 +18,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Whether the Job has ended, well or badly.
 pub fn job_ended(job: &Job) -> bool {
     job.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(|condition| {
         condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
@@ -87,7 +86,6 @@ fn ends_at(job: &Job) -> Option<Timestamp> {
 }
 
 impl Loads {
-    /// Records `job` as it is.
     pub fn note_job(&self, job: &Job, now: Timestamp) {
         let (Some(uid), Some(ends_at)) = (job.uid(), ends_at(job).filter(|ends_at| *ends_at > now)) else {
             return;

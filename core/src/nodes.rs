@@ -44,13 +44,11 @@ pub struct Want {
 }
 
 impl Want {
-    /// Whether `node` has it.
     pub fn met(&self, node: &Node) -> bool {
         self.labels.iter().any(|(key, value)| node.labels().get(key) == Some(value))
     }
 }
 
-/// All that `placement` demands of a node.
 pub fn wants(placement: &Placement) -> Vec<Want> {
     let named = [
         ("zone", &placement.zone, &[labels::ZONE][..]),

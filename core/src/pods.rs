@@ -7,12 +7,10 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
 use std::net::{IpAddr, SocketAddr};
 
-/// The pod's condition of this kind.
 pub fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
-/// Whether the pod's Ready condition holds.
 pub fn ready(pod: &Pod) -> bool {
     ready_since(pod, Timestamp::MAX)
 }
@@ -75,14 +73,12 @@ pub fn all_ended<'a>(pods: impl Iterator<Item = &'a Pod>, expected: usize) -> bo
     ended.len() >= expected && ended.iter().all(|ended| *ended)
 }
 
-/// The pod's containers of every kind.
 pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| {
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
     })
 }
 
-/// Whether the pod's container of this name runs.
 pub fn runs(pod: &Pod, name: &str) -> bool {
     let running = |status: &ContainerStatus| status.state.as_ref().is_some_and(|it| it.running.is_some());
     containers(pod).any(|status| status.name == name && running(status))
@@ -210,7 +206,6 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
     REFUSALS.iter().find(|(refusal, _)| *refusal == reason).map(|(_, remedy)| *remedy)
 }
 
-/// A kubelet's refusal of `pod`, from its own `reason` and `message`.
 pub fn refusal(pod: &Pod, reason: &str, message: &str) -> Option<Trouble> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("its node");
     Some(Trouble {
@@ -225,7 +220,6 @@ fn refused(pod: &Pod) -> Option<Trouble> {
     refusal(pod, status.reason.as_deref()?, status.message.as_deref().unwrap_or("no details given"))
 }
 
-/// What keeps the pod from running.
 pub fn trouble(pod: &Pod) -> Option<Trouble> {
     unschedulable(pod).or_else(|| refused(pod)).or_else(|| waiting(pod))
 }

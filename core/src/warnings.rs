@@ -78,7 +78,6 @@ fn obstacle(pod: &Pod, event: &Event) -> Option<Obstacle> {
     }
 }
 
-/// When the event last happened.
 fn last_seen(event: &Event) -> Option<Timestamp> {
     let times =
         [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];

@@ -3,6 +3,8 @@
 //!
 //! Pure: no client, no clock, no environment, no file.
 
+// `kubectl explain` prints them.
+#![warn(missing_docs)]
 // Tests pass json!(..) literals, which a reference would only make longer.
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 

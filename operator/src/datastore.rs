@@ -51,7 +51,6 @@ enum Error {
     Status(#[source] kube::Error),
 }
 
-/// Datastores reconciled at the same time.
 const CONCURRENCY: u16 = 32;
 /// Events come in bursts, one from each object that a change touches: one pass covers all of them.
 const BURST: Duration = Duration::from_millis(100);

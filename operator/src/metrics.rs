@@ -35,7 +35,6 @@ use std::sync::Arc;
 /// else, the page stays below 2 MiB.
 const MOST_OF_HISTORY: usize = 1_800_000;
 
-/// The instance type of the node named `name`.
 fn instance_type(nodes: &Store<Node>, name: &str) -> Option<String> {
     facts(&*nodes.get(&ObjectRef::new(name))?).instance_type
 }

@@ -27,7 +27,6 @@ pub fn owner<K: Resource<DynamicType = ()>>(name: &str, uid: &str) -> OwnerRefer
     }
 }
 
-/// Selects objects with all of these labels.
 pub fn with_labels(labels: BTreeMap<String, String>) -> LabelSelector {
     LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }
 }

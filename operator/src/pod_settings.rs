@@ -37,7 +37,6 @@ fn both(own: &NodeSelector, other: &NodeSelector) -> NodeSelector {
     NodeSelector { node_selector_terms: terms.collect() }
 }
 
-/// Adds the requirements and preferences of `other` to `own`.
 fn add_affinity(own: &mut Affinity, other: Affinity) {
     macro_rules! add {
         ($own:ident, $other:ident: $($list:ident),+) => {

@@ -68,7 +68,6 @@ pub struct Arguments {
     plain_logs: bool,
 }
 
-/// A step of the process that failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("failed to listen on {1}")]
@@ -86,7 +85,6 @@ enum Error {
 #[derive(Clone)]
 struct Health {
     ready: Arc<AtomicBool>,
-    /// Whether this operator leads.
     leads: Arc<AtomicBool>,
     page: Page,
 }

@@ -70,7 +70,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
 /// Finalizers of Kubernetes itself, which decide what happens to the objects that an object owns.
 const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
-/// Runs reconciled at the same time.
 const CONCURRENCY: u16 = 32;
 /// Time before a pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);

@@ -7,7 +7,6 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Completes when the process must stop.
 pub type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// A shutdown that completes together with `stop`.
 pub fn shutdown_after(stop: impl Future<Output = ()> + Send + 'static) -> Shutdown {
     stop.boxed().shared()
 }

@@ -74,7 +74,6 @@ const IF_NO_EVENT_COMES: Duration = Duration::from_secs(10);
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 /// Shortest time between two writes of a status that differ in progress alone.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// Suites reconciled at the same time.
 const CONCURRENCY: u16 = 4;
 /// Most runs of a suite with a table while it is under way: a larger one gets it at its end.
 const MOST_LIVE: usize = 300;

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 
 const MOST_NAMES: usize = 3;
 
-/// Build the document of `input`.
 pub fn build(mut input: Input) -> Document {
     let entries = std::mem::take(&mut input.entries);
     build_of(input, &entries)

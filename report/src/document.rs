@@ -1,5 +1,7 @@
 //! What a report says, before it takes a form. Its JSON is the JSON report.
 
+#![warn(missing_docs)]
+
 use crate::rules::Rules;
 use dragstrip_crds::{
     measured::{Estimate, Spread},

@@ -30,7 +30,6 @@ pub struct Round {
     pub name: String,
     /// When it was due, or when its first run started.
     pub time: Option<Timestamp>,
-    /// Its report.
     pub report: Document,
 }
 
@@ -38,7 +37,6 @@ pub struct Round {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
-    /// Name of the schedule.
     pub title: String,
     /// The rounds, oldest first.
     pub rounds: Vec<RoundHead>,
@@ -52,7 +50,6 @@ pub struct History {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundHead {
-    /// Its name.
     pub name: String,
     /// When it was due, or when its first run started.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,16 +61,12 @@ pub struct RoundHead {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
-    /// The combination.
     #[serde(flatten)]
     pub cell: Cell,
-    /// The phase.
     pub phase: String,
     /// The operation, or TOTAL.
     pub operation: String,
-    /// The metric.
     pub metric: String,
-    /// The unit of the values.
     pub unit: String,
     /// Whether more is better; omitted if unknown.
     pub more_is_better: Option<bool>,
@@ -113,9 +106,7 @@ pub struct Change {
 pub struct Latest {
     /// The first level (geometric mean of its rounds).
     pub anchor: f64,
-    /// Rounds of the anchor.
     pub anchor_rounds: usize,
-    /// The latest level.
     pub level: f64,
     /// Rounds of the latest level.
     pub rounds: usize,
@@ -168,7 +159,6 @@ fn rows(report: &Document, single: bool) -> BTreeMap<Key, &Row> {
     report.rows.iter().filter(counts).map(|row| (key(row), row)).collect()
 }
 
-/// The history of `rounds`, oldest first.
 pub fn history(title: &str, rounds: &[Round], rules: &Rules) -> History {
     let single = rounds.iter().all(|round| all_cells(&round.report).len() == 1);
     let by_round: Vec<BTreeMap<Key, &Row>> = rounds.iter().map(|round| rows(&round.report, single)).collect();

@@ -14,22 +14,16 @@ use dragstrip_results::result::RepetitionResult;
 use kube::ResourceExt;
 use std::borrow::Cow;
 
-/// What a report is built from.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
     /// Name of the suite or run.
     pub title: String,
     /// The variants in display order; if empty, they have the order of the entries.
     pub variants: Vec<VariantHead>,
-    /// The axes.
     pub axes: Vec<AxisHead>,
-    /// Every run.
     pub entries: Vec<Entry>,
-    /// The baseline.
     pub baseline: Option<BaselineInput>,
-    /// The thresholds.
     pub thresholds: Vec<Threshold>,
-    /// How to compare with the baseline.
     pub rules: Rules,
 }
 
@@ -55,11 +49,9 @@ impl Input {
 /// A run and its stored results.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The combination that it measured.
     pub cell: Cell,
     /// Its number among the runs of the combination, from 1.
     pub repetition: u32,
-    /// The run with its status.
     pub run: BenchmarkRun,
     /// Its stored results; without them, the report has no curves and timelines and fewer
     /// figures of single repetitions.
@@ -95,7 +87,6 @@ impl Entries for Vec<Entry> {
     }
 }
 
-/// A baseline.
 #[derive(Debug, Clone)]
 pub enum BaselineInput {
     /// This variant: each combination is compared with the one that has the same values.
@@ -106,14 +97,11 @@ pub enum BaselineInput {
     Report {
         /// "suite" or "run".
         kind: String,
-        /// The report.
         document: Box<Document>,
     },
-    /// A published table.
     Published {
         /// Its name, such as the name of its file or ConfigMap.
         name: String,
-        /// The table.
         table: published::Table,
     },
 }

@@ -39,7 +39,6 @@ const CLOCK_READINGS: usize = 7;
 
 /// A step of a request to an agent that failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum AgentError {
     #[error("failed to make an HTTP client")]
     Client(#[source] reqwest::Error),
@@ -62,7 +61,6 @@ pub enum AgentError {
     Refused { url: String, status: StatusCode, text: String },
 }
 
-/// An HTTP client for agents.
 #[derive(Debug, Clone)]
 pub struct Agents {
     client: reqwest::Client,
@@ -147,7 +145,6 @@ impl Agents {
         self.query((observer, token), OBSERVED_PATH).await
     }
 
-    /// The memory of the servers beside the observer.
     pub async fn memory(&self, observer: SocketAddr, token: &str) -> Result<Vec<MemberMemory>, AgentError> {
         self.query((observer, token), MEMORY_PATH).await
     }
@@ -162,7 +159,6 @@ impl Agents {
         self.command((observer, token), TOPOLOGY_PATH, command, JOINED_WITHIN).await
     }
 
-    /// The runner's stage and progress.
     pub async fn progress(&self, runner: SocketAddr, token: &str) -> Result<RunnerState, AgentError> {
         self.query((runner, token), PROGRESS_PATH).await
     }

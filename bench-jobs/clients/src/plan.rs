@@ -10,7 +10,6 @@ use dragstrip_loadgen::workload::{whole_seconds, within};
 /// Life of the items of a batch when none is declared.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
-/// A client library and how it is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Library {
     RedisRs(ConnectionKind),
@@ -53,7 +52,6 @@ pub struct BatchWork {
     pub duration: Duration,
 }
 
-/// What is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
     Tasks(TaskWork),
@@ -62,7 +60,6 @@ pub enum Work {
 }
 
 impl Work {
-    /// Name of the operation in the report.
     pub fn operation_name(self) -> &'static str {
         match self {
             Self::Tasks(work) => match work.operation {
@@ -90,7 +87,6 @@ pub struct LibraryPlan {
     pub work: Work,
 }
 
-/// Validates a specification.
 pub fn read(
     specification: Specification,
     password: Option<String>,

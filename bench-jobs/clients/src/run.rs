@@ -69,7 +69,6 @@ async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &Runtim
     assemble::report(configuration, plan, &gathered, ending)
 }
 
-/// Work that is ready to start.
 enum Ready {
     Tasks(Vec<LoadTask>),
     Batches(Box<BatchLoader>),

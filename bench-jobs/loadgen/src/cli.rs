@@ -47,14 +47,10 @@ enum Command {
     },
 }
 
-/// What a program is and does.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name on the command line.
     pub name: &'static str,
-    /// What it does, in one sentence.
     pub about: &'static str,
-    /// A specification to start from.
     pub example: &'static str,
 }
 

@@ -33,7 +33,6 @@ const VERIFY_PIPELINE: usize = 100;
 pub struct Credentials {
     /// ACL user; without it the password is that of the default user.
     pub username: Option<String>,
-    /// The secret itself.
     pub password: String,
 }
 
@@ -57,9 +56,7 @@ pub enum Limit {
 /// The validated description of one run.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// What was declared.
     pub specification: Specification,
-    /// Credentials, when the server wants any.
     pub credentials: Option<Credentials>,
     /// Load threads, each with its own event loop.
     pub threads: usize,
@@ -67,19 +64,16 @@ pub struct Configuration {
     pub connections_per_thread: usize,
     /// The operations that are sent; last the one that follows a miss, if any does.
     pub operations: Vec<OperationSpec>,
-    /// Keys.
     pub keys: KeySpace,
     /// Size of values in bytes, unless an operation has its own.
     pub data_bytes: usize,
     /// Requests written at once on a connection.
     pub pipeline: usize,
-    /// When to stop.
     pub limit: Limit,
     /// Time of load before the measured window.
     pub warmup: Duration,
     /// How long the replies of an open loop are awaited after the end of its schedule.
     pub drain: Duration,
-    /// Seed of all random draws.
     pub seed: u64,
     /// The processes that share the load.
     pub crowd: Crowd,
@@ -104,13 +98,11 @@ impl From<String> for SpecificationError {
     }
 }
 
-/// Refuses a specification if `wrong`.
 pub fn refuse_if(wrong: bool, problem: &str) -> Result<(), SpecificationError> {
     if wrong { Err(SpecificationError(problem.to_owned())) } else { Ok(()) }
 }
 
 impl Configuration {
-    /// Validates a specification.
     pub fn new(specification: Specification, password: Option<String>) -> Result<Self, SpecificationError> {
         let load = &specification.loadgen;
         if specification.task == Task::Load
@@ -177,12 +169,10 @@ impl Configuration {
         Ok(())
     }
 
-    /// The server.
     pub fn server(&self) -> &Server {
         &self.specification.server
     }
 
-    /// The load as it was declared.
     pub fn load(&self) -> &LoadgenSpec {
         &self.specification.loadgen
     }

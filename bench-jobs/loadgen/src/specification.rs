@@ -10,7 +10,6 @@ use serde_with::skip_serializing_none;
 
 use crate::wire::tls::TlsOptions;
 
-/// A specification to start from.
 pub const EXAMPLE: &str = include_str!("specification/example.json");
 
 /// One run. A password comes from the environment alone.
@@ -18,11 +17,9 @@ pub const EXAMPLE: &str = include_str!("specification/example.json");
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Specification {
-    /// The server to load.
     pub server: Server,
     /// The load, as a manifest declares it.
     pub loadgen: LoadgenSpec,
-    /// What to do with the server.
     #[serde(default)]
     pub task: Task,
     /// Load of the same kind before the measured window; it is in no figure.
@@ -47,7 +44,6 @@ pub struct Specification {
     /// Add bytes, connections and latencies to progress lines, for programs that read them.
     #[serde(default)]
     pub progress_detail: bool,
-    /// File for the JSON report.
     pub report_file: Option<PathBuf>,
 }
 
@@ -55,7 +51,6 @@ fn one() -> u32 {
     1
 }
 
-/// The server to load.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -95,7 +90,6 @@ pub fn host_and_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// What to do with the server.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Task {
     /// Send the declared load and measure it.

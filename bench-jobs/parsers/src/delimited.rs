@@ -66,7 +66,6 @@ fn same_meaning(one: &CsvColumn, other: &CsvColumn) -> bool {
     one.meaning == other.meaning && percent(one) == percent(other) && one.metric == other.metric
 }
 
-/// Reads a table.
 pub fn parse(options: &CsvParser, text: &str) -> Result<Parsed, CsvError> {
     check(options)?;
     let lines = lines(text);
@@ -105,7 +104,6 @@ fn positions(options: &CsvParser, headers: &csv::StringRecord) -> Result<Vec<usi
     options.columns.iter().map(position).collect()
 }
 
-/// The rows so far.
 #[derive(Default)]
 struct Table<'a> {
     /// Operations that have a row.

@@ -81,7 +81,6 @@ pub(crate) struct Draft {
     pub(crate) operation: Operation,
     /// Duration of its own measurement.
     seconds: Option<f64>,
-    /// The fields that are filled.
     pub(crate) filled: Vec<Field>,
 }
 

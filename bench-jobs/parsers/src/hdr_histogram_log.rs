@@ -34,7 +34,6 @@ pub enum HdrHistogramLogError {
     Histogram { file: String, operation: String, source: HistogramError },
 }
 
-/// Reads all logs.
 pub fn parse(options: &HdrHistogramLogParser, outputs: &Outputs) -> Result<Parsed, HdrHistogramLogError> {
     let mut sums = Sums { unit: options.unit, operations: Vec::new(), span: None, absolute: true };
     let mut incomplete = None;
@@ -57,7 +56,6 @@ pub fn parse(options: &HdrHistogramLogParser, outputs: &Outputs) -> Result<Parse
     })
 }
 
-/// What is known of one operation.
 struct Sum {
     file: String,
     operation: String,

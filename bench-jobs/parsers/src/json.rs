@@ -89,7 +89,6 @@ fn field(value: &JsonValue) -> Option<Field> {
     })
 }
 
-/// Reads a document.
 pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
     check(options)?;
     let document: Value = serde_json::from_str(text).map_err(JsonError::Json)?;

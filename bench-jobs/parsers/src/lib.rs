@@ -31,7 +31,6 @@ use std::error::Error;
 
 /// Why a tool's output gave no result.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ParseError {
     #[error(transparent)]
     Output(#[from] outputs::OutputError),
@@ -44,12 +43,10 @@ pub enum ParseError {
     TooMany { what: &'static str, found: usize },
 }
 
-/// Turns the errors of `parser` into its failure.
 fn failed<E: Error + Send + Sync + 'static>(parser: &'static str) -> impl Fn(E) -> ParseError {
     move |source| ParseError::Parser { parser, source: Box::new(source) }
 }
 
-/// Reads a tool's output.
 pub fn parse(spec: &ParserSpec, outputs: &Outputs) -> Result<Parsed, ParseError> {
     let parsed = match spec {
         ParserSpec::MemtierJson(options) => {

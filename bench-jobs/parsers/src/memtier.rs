@@ -22,7 +22,6 @@ use std::collections::BTreeMap;
 
 /// Why the result file gave no result.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum MemtierError {
     #[error(transparent)]
     Report(#[from] ReportError),

@@ -24,9 +24,7 @@ impl Capture {
 /// Everything that a tool wrote, and how many servers it loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outputs {
-    /// Standard output.
     pub stdout: Capture,
-    /// Standard error.
     pub stderr: Capture,
     /// Complete files by their path below the output directory, with `/` between its parts.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -54,7 +52,6 @@ pub enum OutputError {
 }
 
 impl Outputs {
-    /// Whether the tool wrote this file.
     pub fn has(&self, file: &str) -> bool {
         relative(file).is_ok_and(|name| self.files.contains_key(name))
     }

@@ -20,7 +20,6 @@ pub struct Parsed {
     pub start_unix_nanos: Option<i64>,
     /// Operations of all kinds per whole second since the load began, if reported.
     pub per_second: Vec<u64>,
-    /// Connections that the tool opened.
     pub connections: Option<u64>,
     /// Requests that each of them sends before it awaits their replies.
     pub pipeline: Option<u64>,

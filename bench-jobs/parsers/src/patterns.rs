@@ -190,7 +190,6 @@ pub fn parse(options: &RegexParser, texts: &[Cow<'_, str>]) -> Result<Parsed, Re
     })
 }
 
-/// All figures so far.
 struct Found {
     notation: Notation,
     drafts: Vec<Draft>,

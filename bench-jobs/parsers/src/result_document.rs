@@ -2,6 +2,8 @@
 //! JSON object, described by docs/result.schema.json, which is generated from
 //! the types here. The schema's descriptions are its documentation.
 
+#![warn(missing_docs)]
+
 use crate::parsed::{Parsed, Tool, metric_name, named};
 use dragstrip_crds::{
     measured::{LatencySummary, Metric},
@@ -133,7 +135,6 @@ pub struct ResultMetric {
     pub more_is_better: Option<bool>,
 }
 
-/// Why a document is not a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     #[error("the file does not follow docs/result.schema.json, or is cut short")]
@@ -148,12 +149,10 @@ pub enum ResultError {
     Twice(String),
 }
 
-/// The JSON Schema of the format.
 pub fn schema() -> Schema {
     schema_for!(ResultDocument)
 }
 
-/// Reads a document.
 pub fn parse(text: &str) -> Result<Parsed, ResultError> {
     let document: ResultDocument = serde_json::from_str(text).map_err(ResultError::Json)?;
     if document.schema_version != SCHEMA_VERSION {

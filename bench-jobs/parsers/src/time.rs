@@ -4,7 +4,6 @@
 use crate::notation::{Notation, NumberError};
 use dragstrip_crds::workload::TimeUnit;
 
-/// Why a text is not a time.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum TimeError {
     #[error(transparent)]

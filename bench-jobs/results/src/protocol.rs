@@ -20,16 +20,13 @@ pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
 /// Environment variable that, when it is `true`, adds bytes, connections and latencies to the
 /// progress lines of Dragstrip's own tools.
 pub const PROGRESS_DETAIL_VARIABLE: &str = "DRAGSTRIP_PROGRESS_DETAIL";
-/// Environment variable with the pod's own name.
 pub const POD_NAME_VARIABLE: &str = "POD_NAME";
 /// Environment variable with the pod's index within its Job, from Kubernetes.
 pub const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 /// Request header with the token that says which run (or Datastore) is meant,
 /// so that nobody talks to a stranger that got a pod's old address.
 pub const TOKEN_HEADER: &str = "x-dragstrip-token";
-/// Port a runner listens on.
 pub const RUNNER_PORT: u16 = 9181;
-/// Port an observer listens on.
 pub const OBSERVER_PORT: u16 = 9180;
 /// 200 when the preflight passed and the runner waits at the start line, or is past it.
 pub const READY_PATH: &str = "/ready";
@@ -57,7 +54,6 @@ pub const MEMORY_PATH: &str = "/v1/memory";
 /// named by its port; this ends the sampling.
 pub const USAGE_PATH: &str = "/v1/usage";
 
-/// How connections are encrypted.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,7 +64,6 @@ pub struct JobTls {
     pub authority: bool,
     /// Whether [`CLIENT_CERTIFICATE_DIRECTORY`] holds tls.crt and tls.key.
     pub client_certificate: bool,
-    /// Accept any certificate.
     pub insecure_skip_verify: bool,
 }
 
@@ -78,22 +73,18 @@ pub struct JobTls {
 pub struct JobMember {
     /// Host name or IP address.
     pub host: String,
-    /// TCP port.
     pub port: u16,
     /// The `run_id` it had when it was verified; absent where it has none.
     pub run_id: Option<String>,
 }
 
-/// The server a job is to load.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobTarget {
     /// Host name or IP address.
     pub host: String,
-    /// TCP port.
     pub port: u16,
-    /// Whether the server is a cluster.
     pub cluster: bool,
     /// Whether it is one server that reports cluster mode, as Dragonfly emulates it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -102,7 +93,6 @@ pub struct JobTarget {
     pub run_id: Option<String>,
     /// ACL user; the default user when absent.
     pub username: Option<String>,
-    /// Encrypted connections.
     pub tls: Option<JobTls>,
     /// What it speaks: with [`ServerProtocol::Tcp`] there is no query over RESP.
     #[serde(default)]
@@ -126,9 +116,7 @@ pub struct JobTarget {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {
-    /// Run's name.
     pub run: String,
-    /// Phase's name.
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
@@ -139,7 +127,6 @@ pub struct JobSpec {
     /// The key that must have signed its commands; a runner refuses a job without one. Absent in
     /// jobs of the command line.
     pub verifying_key: Option<VerifyingKey>,
-    /// The server.
     pub target: JobTarget,
     /// FLUSHALL before the start line (by the pod with index 0).
     pub flush: bool,
@@ -150,7 +137,6 @@ pub struct JobSpec {
     /// Whether the server may evict keys while the load runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
-    /// The tool.
     pub tool: ToolSpec,
     /// Seconds after the start line at which the tool is killed whatever it does.
     pub watchdog_seconds: f64,
@@ -199,11 +185,9 @@ impl StartCommand {
     }
 }
 
-/// A runner's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClockReading {
-    /// Nanoseconds of Unix time.
     pub unix_nanos: i64,
 }
 
@@ -233,11 +217,9 @@ pub struct UsageCommand {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageWindow {
-    /// The measurement.
     pub token: String,
     /// Its begin, in nanoseconds of Unix time by the observer's clock.
     pub from_unix_nanos: i64,
-    /// Its end.
     pub to_unix_nanos: i64,
 }
 
@@ -253,11 +235,8 @@ pub enum TopologyCommand {
         #[serde(default)]
         replicas: Vec<SocketAddr>,
     },
-    /// A primary and its replicas.
     Replication {
-        /// The primary.
         primary: SocketAddr,
-        /// Its replicas.
         replicas: Vec<SocketAddr>,
     },
 }
@@ -273,16 +252,13 @@ pub struct TopologyState {
     /// What this command changed, in sequence.
     #[serde(default)]
     pub changes: Vec<String>,
-    /// Every server as it is now.
     #[serde(default)]
     pub members: Vec<TopologyMember>,
 }
 
-/// One server of a topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyMember {
-    /// Its address.
     pub address: SocketAddr,
     /// What it reports of itself; absent if it did not answer.
     pub truth: Option<dragstrip_crds::observed::ServerTruth>,
@@ -292,7 +268,6 @@ pub struct TopologyMember {
     pub slots: Option<String>,
 }
 
-/// Where a runner stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunnerStage {
@@ -307,7 +282,6 @@ pub enum RunnerStage {
     AtStartLine,
     /// Has the command, waits for the instant.
     Armed,
-    /// The tool runs.
     Running,
     /// The result is written.
     Finished,
@@ -317,7 +291,6 @@ pub enum RunnerStage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunnerState {
-    /// Where it stands.
     pub stage: RunnerStage,
     /// The command it obeys: the first it got. A later, different one is ignored.
     pub start_at_unix_nanos: Option<i64>,
@@ -325,7 +298,6 @@ pub struct RunnerState {
     pub elapsed_seconds: f64,
     /// Operations so far, by the tool's progress output.
     pub operations: u64,
-    /// Errors so far.
     pub errors: u64,
     /// What 99 of 100 latencies so far stay below, in milliseconds, roughly; absent if the
     /// tool does not report it while it runs.

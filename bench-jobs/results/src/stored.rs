@@ -63,7 +63,6 @@ pub const MOST_REPORT_BYTES: u64 = 64 << 20;
 
 /// A result could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
     #[error("failed to write the result as JSON")]
     Encode(#[source] serde_json::Error),

@@ -35,7 +35,6 @@ pub enum Role {
 }
 
 impl Cli {
-    /// Runs the task.
     pub async fn execute(self) -> ExitCode {
         match self.role {
             Role::Install { directory } => report(install::install(&directory).map(|files| {

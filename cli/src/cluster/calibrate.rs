@@ -121,7 +121,6 @@ fn needed(figure: &NoiseFigure, repetitions: u32) -> String {
     )
 }
 
-/// What `found` says, for people.
 fn report(found: &[BenchmarkRun], options: &Options, name: &str) -> Vec<String> {
     let Some(noise) = self::found(found) else {
         return vec![format!("the calibration has no result: see dragstrip report {name}")];
@@ -131,7 +130,6 @@ fn report(found: &[BenchmarkRun], options: &Options, name: &str) -> Vec<String> 
     lines.chain([format!("later runs of these phases report it until suite/{name} is deleted")]).collect()
 }
 
-/// The Datastore that `run` loads or loaded.
 async fn datastore(cluster: &Cluster, run: &BenchmarkRun) -> Result<Datastore, Error> {
     Ok(match &run.spec.target {
         Target::DatastoreRef(reference) => cluster.get("datastore", &reference.name).await?,

@@ -105,7 +105,6 @@ impl Subject {
         }
     }
 
-    /// The phase in which it has ended, if it has.
     pub fn final_phase(&self) -> Option<String> {
         match self {
             Self::Run(run) => {

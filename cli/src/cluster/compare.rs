@@ -156,7 +156,6 @@ pub fn made(source: Source) -> Document {
     }
 }
 
-/// `document` without its own baseline.
 fn uncompared(mut document: Document) -> Document {
     document.baseline = None;
     document.thresholds.clear();

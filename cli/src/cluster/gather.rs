@@ -53,13 +53,10 @@ pub enum Error {
 pub enum Source {
     /// Runs, or a suite, with everything for any format.
     Measured(Box<Input>),
-    /// A finished report.
     Made(Box<Document>),
-    /// The text of a published table.
     Published(String),
 }
 
-/// The text of a published table in a ConfigMap.
 async fn published_text(cluster: &Cluster, name: &str, key: &str) -> Result<String, Error> {
     let map: ConfigMap = cluster.get("ConfigMap", name).await?;
     let text = map.data.and_then(|mut data| data.remove(key));
@@ -81,7 +78,6 @@ fn scope(input: &Input) -> Scope {
     }
 }
 
-/// A published table as the baseline of `input`.
 pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput, Error> {
     let table =
         published::parse(text, &scope(input)).map_err(|error| Error::Published(error, name.to_owned()))?;

@@ -117,7 +117,6 @@ async fn of_schedule(cluster: &Cluster, name: &str) -> Result<History, Error> {
     Ok(history(&suite.name_any(), &rounds, &rules))
 }
 
-/// When the first run of `report` started.
 fn started(report: &Document) -> Option<Timestamp> {
     report.runs.iter().filter_map(|run| run.started_at).min()
 }

@@ -112,7 +112,6 @@ impl Process {
         self.warden.wait().await.map_err(|error| Error::Await(error, self.name.clone()))
     }
 
-    /// How it ended, if it has.
     pub fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {
         self.warden.try_wait().map_err(|error| Error::Await(error, self.name.clone()))
     }

@@ -87,7 +87,6 @@ struct Clients {
     token: String,
 }
 
-/// The environment of a client.
 fn environment(
     track: &Track<'_>,
     job: &JobSpec,
@@ -285,7 +284,6 @@ async fn load(
     }
 }
 
-/// The job of the runners of `attempt`.
 fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
     // Clients work in directories of their own, in which ./bench is another file or none.

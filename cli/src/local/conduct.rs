@@ -53,7 +53,6 @@ pub enum Error {
 /// A run that has ended, with its results.
 pub struct Raced {
     pub run: BenchmarkRun,
-    /// By name.
     pub results: BTreeMap<String, RepetitionResult>,
 }
 

@@ -17,7 +17,6 @@ const RESULTS: &str = "results";
 const LOGS: &str = "logs";
 /// Exists only while the run is under way.
 const WORK: &str = "work";
-/// The directories of a suite's runs.
 const RUNS: &str = "runs";
 
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +33,6 @@ pub enum Error {
     Encode(#[source] serde_json::Error, PathBuf),
 }
 
-/// Writes `text` to the file at `path`.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |error| Error::Write(error, path.to_owned());
     if let Some(directory) = path.parent() {
@@ -66,7 +64,6 @@ pub fn create_for_suite(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(&runs).map_err(|error| Error::Write(error, runs))
 }
 
-/// The directory of the run called `name` in that of its suite.
 pub fn of_run(suite: &Path, name: &str) -> PathBuf {
     suite.join(RUNS).join(name)
 }
@@ -133,7 +130,6 @@ impl Directory {
         write(&path, &text)
     }
 
-    /// Stores the result called `name`.
     pub fn result(&self, name: &str, result: &RepetitionResult) -> Result<(), Error> {
         self.json(&format!("{RESULTS}/{name}.json"), result)
     }

@@ -61,7 +61,6 @@ pub struct Surroundings<'a> {
     pub password: Option<&'a str>,
     pub cpus: &'a [Cpu],
     pub machine: NodeRecord,
-    /// Finds the file of a program.
     pub find: &'a dyn Fn(&str) -> Option<PathBuf>,
     pub now: Timestamp,
 }
@@ -74,7 +73,6 @@ pub struct ServerPlan {
 }
 
 impl ServerPlan {
-    /// Its command on this port.
     pub fn launch(&self, port: u16, password: Option<&str>) -> Result<Launch, server::Error> {
         server::launch(&self.datastore, port, password)
     }
@@ -153,7 +151,6 @@ fn not_here(run: &BenchmarkRun) -> Option<(String, &'static str)> {
     })
 }
 
-/// The fields of `run` that a local run ignores.
 fn ignored(run: &BenchmarkRun) -> Vec<&'static str> {
     let clients = &run.spec.clients;
     let placed =

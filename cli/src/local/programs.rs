@@ -13,7 +13,6 @@ use std::{
     process::ExitCode,
 };
 
-/// The programs that this one contains.
 const CONTAINED: &[&str] = if cfg!(feature = "libraries") {
     &[RUNNER_NAME, LOADGEN_NAME, CLIENTS_NAME]
 } else {
@@ -96,7 +95,6 @@ pub fn servers(engine: Engine) -> &'static [&'static str] {
     }
 }
 
-/// How to get the server of `engine`.
 pub fn server_remedy(engine: Engine) -> String {
     match engine {
         Engine::Custom => "correct spec.custom.command".to_owned(),

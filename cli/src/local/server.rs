@@ -29,7 +29,6 @@ use tokio::{net::TcpStream, time::Instant};
 
 /// How long a server may take to answer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is queried.
 const QUERY_INTERVAL: Duration = Duration::from_millis(50);
 /// Lines of its log that are reported when it dies.
 const LAST_LINES: usize = 10;

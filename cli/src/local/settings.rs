@@ -31,7 +31,6 @@ pub struct Settings {
     pub binaries: BTreeMap<String, PathBuf>,
     /// The variant of the suite's run.
     pub variant: Option<String>,
-    /// The password of servers that need one.
     pub password: Option<String>,
     /// By default each run has a directory in the user's cache.
     pub output_directory: Option<PathBuf>,
@@ -39,7 +38,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of `options` and the environment.
     pub fn of(options: &Options) -> Result<Self, Error> {
         let binaries = options.server_binary.iter().map(|text| binary(text)).collect::<Result<_, _>>()?;
         let stop = Stop::listen()
@@ -49,7 +47,6 @@ impl Settings {
         Ok(Self { binaries, variant: None, password, output_directory: None, stop })
     }
 
-    /// The settings for a run of this variant of a suite.
     pub fn of_variant(&self, variant: &str) -> Self {
         Self { variant: Some(variant.to_owned()), ..self.clone() }
     }

@@ -54,7 +54,6 @@ pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Setting
     Ok(Planned { suite: suite.clone(), expanded })
 }
 
-/// The baseline, if a local suite can have it.
 fn baseline(declared: Option<&Baseline>) -> Option<BaselineInput> {
     declared.and_then(|baseline| baseline.variant.clone()).map(BaselineInput::Variant)
 }
@@ -137,7 +136,6 @@ impl Planned {
     }
 }
 
-/// Writes the report in every form into `directory`.
 fn write(directory: &Path, document: &Document) -> Result<(), Error> {
     let forms = [
         ("report.txt", text::render(document)),

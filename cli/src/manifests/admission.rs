@@ -9,7 +9,6 @@ use kube::{
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// The rules by the name of their CRD.
 static RULES: LazyLock<BTreeMap<&str, CompiledSchema>> = LazyLock::new(|| {
     let all = [compiled::<Datastore>(), compiled::<BenchmarkRun>(), compiled::<BenchmarkSuite>()];
     all.into_iter().flatten().collect()

@@ -12,7 +12,6 @@ use dragstrip_crds::{DatastoreSpec, near::did_you_mean, run::Target};
 use serde::Serialize;
 use std::fmt;
 
-/// The fields of every object.
 const TOP_FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 const VERSION: &str = "dragstrip.dev/v1alpha1";
 

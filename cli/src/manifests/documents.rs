@@ -9,7 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The project's kinds.
 pub const KINDS: [&str; 3] = ["Datastore", "BenchmarkRun", "BenchmarkSuite"];
 
 #[derive(Debug, thiserror::Error)]

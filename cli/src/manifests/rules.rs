@@ -66,7 +66,6 @@ fn datastore_problem(datastore: &Datastore) -> Option<String> {
     validate_datastore::<Node>(&stored(datastore), &[]).err().map(|invalid| invalid.to_string())
 }
 
-/// What is wrong with the Datastore that `run` declares.
 fn own_datastore_problems(run: &BenchmarkRun, spec: &DatastoreSpec) -> Vec<Problem> {
     const WITHIN: &str = "spec.target.datastore";
     let datastore = stored(&Datastore::new(run.metadata.name.as_deref().unwrap_or_default(), spec.clone()));

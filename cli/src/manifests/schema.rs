@@ -20,7 +20,6 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The names of the fields of `schema`.
 fn fields(schema: &JSONSchemaProps) -> impl Iterator<Item = &str> + Clone {
     schema.properties.iter().flatten().map(|(name, _)| name.as_str())
 }
@@ -57,7 +56,6 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     Some(format!("is of type {found}: {remedy}"))
 }
 
-/// The first bound of `schema` that `value` breaks.
 fn broken_bound(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     let length = |length: usize| Some(length as f64);
     let integer = |bound: Option<i64>| bound.map(|bound| bound as f64);
@@ -134,7 +132,6 @@ fn check_value(schema: &JSONSchemaProps, value: &Value, field: &str, found: &mut
     }
 }
 
-/// What the schema of `K` says against `spec`.
 pub fn check<K: CustomResourceExt>(spec: &Value) -> Vec<Problem> {
     let version = K::crd().spec.versions.into_iter().next();
     let schema = version.and_then(|version| version.schema?.open_api_v3_schema?.properties?.remove("spec"));

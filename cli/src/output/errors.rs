@@ -29,7 +29,6 @@ fn own(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// `error` and its causes.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     chain_with(error, own)
 }

@@ -80,7 +80,6 @@ pub fn print_done(done: &[Done], form: Form) -> Result<(), Error> {
     }
 }
 
-/// Each of `all` on a line of its own.
 pub fn lines(all: impl IntoIterator<Item = String>) -> String {
     all.into_iter().fold(String::new(), |text, line| text + &line + "\n")
 }

@@ -13,7 +13,6 @@ use dragstrip_crds::{DatastoreSpec, Engine, datastore::ServerProtocol};
 pub use rules::EngineRules;
 pub(super) use rules::{MIB, POD_IP_VARIABLE, threads};
 
-/// The rules of `engine`.
 pub fn rules(engine: Engine) -> &'static dyn EngineRules {
     match engine {
         Engine::Dragonfly => &dragonfly::Dragonfly,

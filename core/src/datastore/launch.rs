@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 
 /// Why a Datastore needs a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Error {
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -24,16 +23,13 @@ pub enum Error {
     NoCommand,
 }
 
-/// A server to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Its program as in the container: a name, or a path that exists only there.
     pub program: String,
     /// Its arguments; a password may be among them.
     pub arguments: Vec<String>,
-    /// Variables to add to its environment.
     pub environment: Vec<(String, String)>,
-    /// Whether it can be queried over RESP.
     pub speaks_resp: bool,
 }
 

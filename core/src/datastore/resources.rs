@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 type Amounts = BTreeMap<String, Quantity>;
 
-/// CPU of the observer, in thousandths.
 const OBSERVER_MILLI_CPUS: u64 = 50;
 /// CPU that a client requests of an existing node by default, in thousandths: any number of
 /// clients fits a node, which belongs to them anyway.

@@ -14,9 +14,7 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt};
 /// CPUs, and memory in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Room {
-    /// CPUs.
     pub cpus: f64,
-    /// Bytes of memory.
     pub memory: f64,
 }
 
@@ -56,7 +54,6 @@ impl Room {
         Self { cpus: amount("cpu"), memory: amount("memory") }
     }
 
-    /// All of `parts` together.
     pub fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().fold(Self::default(), |sum, part| Self {
             cpus: sum.cpus + part.cpus,
@@ -108,7 +105,6 @@ pub fn most_cpus<N: Borrow<Node>>(nodes: &[N], placement: &Placement) -> Option<
     largest(&open(nodes, placement).into_iter().map(Room::of_node).collect::<Vec<_>>())
 }
 
-/// Most CPUs of any of `rooms`.
 pub fn largest(rooms: &[Room]) -> Option<f64> {
     rooms.iter().map(|room| room.cpus).max_by(f64::total_cmp)
 }

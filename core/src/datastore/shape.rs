@@ -22,7 +22,6 @@ pub enum Shape {
     Members(u16),
 }
 
-/// The servers of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Servers {
     /// Those that serve slots.
@@ -44,7 +43,6 @@ fn count(number: i32) -> u16 {
 }
 
 impl Shape {
-    /// The shape that `spec` declares.
     pub fn of(spec: &DatastoreSpec) -> Self {
         match (&spec.cluster, &spec.custom) {
             (Some(cluster), _) if cluster.placement == ShardPlacement::OneNode => {
@@ -57,7 +55,6 @@ impl Shape {
         }
     }
 
-    /// How many pods there are.
     pub fn pods(self) -> u16 {
         match self {
             Self::Single | Self::ClusterInOnePod(_) => 1,
@@ -75,12 +72,10 @@ impl Shape {
         }
     }
 
-    /// How many servers there are.
     pub fn servers(self) -> u16 {
         self.pods() * self.servers_per_pod()
     }
 
-    /// The ports of the servers in one pod.
     pub fn ports(self, spec: &DatastoreSpec) -> impl Iterator<Item = u16> + use<> {
         let first = u16::try_from(spec.port).unwrap_or(0);
         (0..self.servers_per_pod()).map(move |index| first.saturating_add(index))

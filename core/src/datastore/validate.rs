@@ -19,7 +19,6 @@ use std::{borrow::Borrow, collections::BTreeMap, iter};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {
-    /// Reason of the condition.
     pub reason: &'static str,
     /// Names the field and the remedy.
     message: String,
@@ -32,19 +31,13 @@ fn invalid(reason: &'static str, message: String) -> Invalid {
 /// A Datastore that can be built without further doubt.
 #[derive(Debug, Clone)]
 pub struct ValidatedDatastore {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// Its uid, which is also the observer's token.
     pub uid: String,
-    /// Generation of the spec.
     pub generation: i64,
-    /// The declaration.
     pub spec: DatastoreSpec,
-    /// Image of the server.
     pub image: String,
-    /// Resources of the server container.
     pub resources: ResourceRequirements,
 }
 

@@ -293,7 +293,6 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     merging.finish(attempt)
 }
 
-/// What is summed of the pods' histograms.
 type Joined = (Vec<Operation>, Option<(ScheduleRecord, EncodedHistogram)>, Option<PercentileSeries>);
 
 fn joined_histograms(summed: &[PodResult], common: &Common, sums: Sums) -> Result<Joined, HistogramError> {

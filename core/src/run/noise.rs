@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 /// does changes over weeks, and that is not the noise of a comparison.
 const ONE_CALIBRATION: SignedDuration = SignedDuration::from_hours(24);
 
-/// How a figure of a repetition is read.
 type Figure = fn(&RepetitionStatus) -> Option<f64>;
 
 const FIGURES: [(MetricName, Figure); 2] = [
@@ -23,7 +22,6 @@ const FIGURES: [(MetricName, Figure); 2] = [
     (MetricName::P99Milliseconds, |row| row.p99_milliseconds),
 ];
 
-/// A calibrating run.
 pub type Calibration<'a> = (RunReference, &'a BenchmarkRunStatus);
 
 fn ended(status: &BenchmarkRunStatus) -> Option<&Time> {

@@ -37,7 +37,6 @@ use std::{collections::BTreeMap, net::SocketAddr};
 pub struct Found {
     /// Host name or IP address.
     pub host: String,
-    /// Its port.
     pub port: u16,
     /// Every server, if there are several.
     pub members: Vec<JobMember>,
@@ -47,24 +46,19 @@ pub struct Found {
     pub observation: Option<Observation>,
 }
 
-/// What is to be done next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Measure the attempt with this index.
     Measure(usize),
-    /// End the run.
     End(Ending),
 }
 
 /// A run without a cluster, and what was measured of it.
 #[derive(Debug, Clone)]
 pub struct OfflineRun {
-    /// The run and its attempts.
     pub run: ValidatedRun,
     datastore: Option<DatastoreSpec>,
     machine: NodeRecord,
     snapshot: Snapshot,
-    /// Every result by its name.
     pub results: BTreeMap<String, RepetitionResult>,
 }
 
@@ -178,7 +172,6 @@ impl OfflineRun {
         stored.map_or(AttemptState::Absent, |stored| state_of_stored(stored.failure.as_ref(), remains))
     }
 
-    /// What is next at `now`.
     pub fn next(&mut self, now: Timestamp) -> Next {
         search::settle(&mut self.run, &self.snapshot.stored, &BTreeMap::new());
         let attempts = self.run.attempts.iter().map(|attempt| self.state(attempt)).collect();
@@ -231,13 +224,11 @@ impl OfflineRun {
         Some(self.results.entry(attempt.name.clone()).or_insert(result))
     }
 
-    /// The status of the run that ends so at `now`.
     pub fn status(&self, ending: Ending, now: Timestamp) -> BenchmarkRunStatus {
         let old = BenchmarkRunStatus::default();
         status::of_step(&self.run, &old, &self.snapshot, Some(&self.results), &Step::Finish(ending), now)
     }
 
-    /// The status of a run that was interrupted at `now`.
     pub fn interrupted(&self, now: Timestamp) -> BenchmarkRunStatus {
         let mut status = self.status(Ending::Cancelled, now);
         let message =

@@ -15,7 +15,6 @@ use dragstrip_crds::run::OnFailure;
 use dragstrip_results::result::{FailureStep, PodFailure, RepetitionResult};
 use std::collections::BTreeMap;
 
-/// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// No result is stored.

@@ -14,7 +14,6 @@ const MORE_TIME: SignedDuration = SignedDuration::from_secs(2);
 /// What to do with a start line that is written on a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// Send it.
     Send,
     /// It is too late to send it, and another operator's command may be on its way.
     Await,

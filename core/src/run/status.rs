@@ -62,7 +62,6 @@ fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<Setb
     }
 }
 
-/// `number` as a status has it.
 pub fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -95,7 +94,6 @@ pub fn recorded(old: &BenchmarkRunStatus, step: &Step) -> Option<BenchmarkRunSta
     }
 }
 
-/// How many results `phase` shows.
 fn shown_results(phase: &PhaseStatus) -> usize {
     let search = phase.search.as_ref().map(|search| search.points.len() + search.rates.len());
     search.unwrap_or(phase.repetitions.len())

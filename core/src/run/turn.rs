@@ -76,22 +76,17 @@ fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun, set_back: bool) -> BT
 
 /// The objects that determine the turn.
 pub struct Seen<'a> {
-    /// All Leases of ours.
     pub leases: &'a [Arc<Lease>],
     /// All runs that have not ended.
     pub runs: &'a [Arc<BenchmarkRun>],
-    /// All nodes.
     pub nodes: &'a [Arc<Node>],
-    /// All server and client pods.
     pub pods: &'a [Arc<Pod>],
     /// Where the Leases of nodes are.
     pub operator_namespace: &'a str,
 }
 
-/// The turn, and what follows from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnCheck {
-    /// The turn.
     pub turn: Turn,
     /// The Leases to acquire if the turn is free, in a fixed sequence.
     pub missing: Vec<LeaseKey>,
@@ -167,7 +162,6 @@ impl Holders<'_> {
     }
 }
 
-/// The nodes for the clients.
 struct Choice {
     /// Free ones and those held already, as many as needed; the best first.
     nodes: Vec<String>,

@@ -10,7 +10,6 @@ use jsonptr::Pointer;
 use serde_json::Value;
 use std::{borrow::Cow, collections::HashSet};
 
-/// The longest name of a value.
 const LONGEST_NAME: usize = 40;
 
 /// What reports call `value`: its name, or the value itself if that can be a name.

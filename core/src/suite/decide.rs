@@ -8,12 +8,9 @@ use dragstrip_crds::{BenchmarkSuiteSpec, suite::OnRunFailure};
 pub enum Child {
     /// It does not exist: not created yet, or deleted.
     Missing,
-    /// It has not ended.
     UnderWay {
-        /// Whether `spec.cancel` is set.
         cancelled: bool,
     },
-    /// It has ended.
     Ended {
         /// Whether it has no usable numbers.
         failed: bool,
@@ -27,11 +24,9 @@ pub enum Child {
 pub struct Declared {
     /// How many runs may be under way.
     pub parallelism: usize,
-    /// What follows a failed run.
     pub on_failure: OnRunFailure,
     /// Whether to create no further run for now.
     pub suspend: bool,
-    /// Whether to stop the suite.
     pub cancel: bool,
     /// Whether no further run can be created.
     pub unmeasurable: bool,
@@ -50,10 +45,8 @@ impl Declared {
     }
 }
 
-/// How a suite ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Every run has ended.
     Completed,
     /// A run failed, and the suite stops on failure.
     Stopped,
@@ -68,7 +61,6 @@ pub enum Ending {
 pub enum Step {
     /// Create these runs.
     Make(Vec<usize>),
-    /// Cancel these runs.
     Cancel(Vec<usize>),
     /// Wait for the runs under way.
     Wait,
@@ -76,7 +68,6 @@ pub enum Step {
     Stopping,
     /// Create no run for now.
     Suspended,
-    /// End the suite.
     Finish(Ending),
 }
 

@@ -27,7 +27,6 @@ use std::{
 /// What a suite measures, without the specs of its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The axes and the names of their values.
     pub axes: Vec<AxisHead>,
     /// Every combination, in the order of the declaration.
     pub cells: Vec<PlannedCell>,
@@ -58,23 +57,18 @@ impl fmt::Display for Invalid {
 /// A rule for runs that depends on their suite.
 pub type Allowed<'a> = &'a dyn Fn(&BenchmarkRunSpec) -> Result<(), String>;
 
-/// One run of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildRun {
     /// Its name: at most 33 characters, unique in the suite.
     pub name: String,
-    /// The combination that it measures.
     pub cell: Cell,
     /// Which of the combination's runs it is, from 1.
     pub repetition: u32,
-    /// What the run declares.
     pub spec: BenchmarkRunSpec,
 }
 
-/// A suite with all its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expanded {
-    /// The axes and the names of their values.
     pub axes: Vec<AxisHead>,
     /// The runs, in the order in which they are to be made.
     pub runs: Vec<ChildRun>,
@@ -345,7 +339,6 @@ pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
 }
 
 impl Plan {
-    /// The name of run `repetition` of `cell`.
     pub fn name(&self, cell: &PlannedCell, repetition: u32) -> String {
         format!("{}-{}-{repetition}", self.stem, cell.digest)
     }

@@ -18,7 +18,6 @@ pub struct OtherSuite {
     /// The part of its declaration that counts.
     #[serde(default)]
     pub spec: Spec,
-    /// How far it is.
     #[serde(default)]
     pub status: Status,
 }
@@ -26,24 +25,18 @@ pub struct OtherSuite {
 /// The part of a suite's declaration that counts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Spec {
-    /// Whether it is to stop.
     #[serde(default)]
     pub cancel: bool,
 }
 
-/// How far a suite is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// A text, so that an unknown phase is not an error.
     pub phase: String,
-    /// When it ended.
     pub finished_at: Option<Time>,
-    /// How far it has come.
     pub progress: Option<SuiteProgress>,
-    /// Where its report is.
     pub report: Option<ReportStatus>,
-    /// Whether it passed.
     pub conditions: Vec<Condition>,
 }
 

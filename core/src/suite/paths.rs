@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 /// The fields in the schema of a run's spec.
 pub struct Fields(Value);
 
-/// The fields of a run.
 pub static OF_RUN: LazyLock<Fields> = LazyLock::new(Fields::of_run);
 
 /// Names that are listed if none is near.

@@ -22,7 +22,6 @@ pub struct Round {
     pub metadata: ObjectMeta,
     /// Its scheduled time, else its creation.
     pub time: Timestamp,
-    /// Whether `spec.cancel` is set.
     pub cancelled: bool,
     /// Whether this operator cannot decode it, and so leaves it alone.
     pub unreadable: bool,
@@ -30,12 +29,9 @@ pub struct Round {
     pub end: Option<End>,
 }
 
-/// How a round ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
-    /// When it ended.
     pub at: Timestamp,
-    /// Whether it passed.
     pub passed: bool,
     /// Message of its condition Passed.
     pub message: String,
@@ -56,7 +52,6 @@ fn end(round: &OtherSuite) -> Option<End> {
 }
 
 impl Round {
-    /// Reads the suite that was created as a round.
     pub fn of(round: &OtherSuite) -> Self {
         let written = round.annotations().get(labels::SCHEDULED_AT).and_then(|time| time.parse().ok());
         let made = round.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -76,7 +71,6 @@ impl Round {
         Self { metadata, time, cancelled: false, unreadable: false, end: None }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }

@@ -8,7 +8,6 @@ use dragstrip_crds::BenchmarkSuite;
 
 /// Why a suite is not measured; the message names the field and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Invalid {
     #[error(transparent)]
     Declared(#[from] expand::Invalid),
@@ -51,7 +50,6 @@ pub fn fits(runs: u64, others: &[u64], limit: u64) -> Result<(), Invalid> {
     )))
 }
 
-/// What `suite` measures.
 pub fn validate(suite: &BenchmarkSuite) -> Result<Plan, expand::Invalid> {
     let written = Written::of(&suite.spec);
     expand::plan(suite, &|run| written.check(run))

@@ -50,7 +50,6 @@ where
     }
 }
 
-/// A client that counts and limits its requests.
 pub fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
     let count = layer_fn(|inner| Counted { inner, metrics: metrics.clone() });
     let bound = ConcurrencyLimitLayer::new(MOST_IN_FLIGHT);

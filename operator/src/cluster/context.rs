@@ -12,7 +12,6 @@ use std::sync::Arc;
 pub struct Context {
     pub client: Client,
     pub announcer: Arc<Announcer>,
-    /// The operator's options.
     pub settings: Arc<Settings>,
     /// Runners and observers, by pod address.
     pub agents: Agents,

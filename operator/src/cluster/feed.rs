@@ -29,7 +29,6 @@ use tokio::sync::mpsc;
 /// size, before it decodes it, and the process never returns the memory of a complete page.
 const PAGE: u32 = 100;
 
-/// A kind that can be watched.
 pub trait Watched:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {

@@ -62,9 +62,7 @@ macro_rules! finished {
 }
 
 finished! {
-    /// A BenchmarkRun, reduced.
     FinishedRun of BenchmarkRun;
-    /// A BenchmarkSuite, reduced.
     FinishedSuite of BenchmarkSuite;
 }
 

@@ -37,7 +37,6 @@ impl Default for Times {
     }
 }
 
-/// An operator that is ready to lead.
 #[derive(Clone)]
 pub struct Candidate {
     api: Api<Lease>,

@@ -10,7 +10,6 @@ use std::{
 
 /// The first wait; each later one is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
-/// The longest wait of what is retried with patience.
 const LONGEST_WITH_PATIENCE: Duration = Duration::from_secs(30);
 /// How late a retry may come. After a longer pause this process was away, and earlier failures are void.
 const AWAY: SignedDuration = SignedDuration::from_secs(15);
@@ -31,7 +30,6 @@ pub struct Retries(Mutex<HashMap<String, Failure>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// How long to wait.
     pub after: Duration,
     /// Whether the cause differs from the last one: log it.
     pub news: bool,
@@ -41,7 +39,6 @@ pub struct Retry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotYet {
     pub until: Timestamp,
-    /// The reason, for people.
     pub why: String,
 }
 

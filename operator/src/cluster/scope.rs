@@ -2,7 +2,6 @@
 
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 
-/// The namespaces that the operator watches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
     #[default]
@@ -12,7 +11,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether the operator watches objects of `namespace`.
     pub fn includes(&self, namespace: &str) -> bool {
         match self {
             Self::Cluster => true,

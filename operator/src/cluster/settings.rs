@@ -55,7 +55,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The namespaces that the operator watches.
     pub fn scope(&self) -> Scope {
         if self.own_namespace_only { Scope::Namespace(self.namespace.clone()) } else { Scope::Cluster }
     }

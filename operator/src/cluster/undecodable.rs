@@ -14,10 +14,8 @@ use kube::{
 use serde_json::{Value, json};
 use std::{collections::HashSet, marker::PhantomData};
 
-/// Most characters of the error in a status.
 const MOST_CHARACTERS: usize = 2000;
 
-/// A kind with conditions in its status.
 pub trait Conditioned: Resource<DynamicType = ()> {
     fn conditions(&self) -> &[Condition];
 }

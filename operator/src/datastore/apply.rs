@@ -32,7 +32,6 @@ use serde::Serialize;
 use serde_json::json;
 use std::sync::Arc;
 
-/// A step of applying that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -65,7 +64,6 @@ impl Error {
 /// The state of the objects afterwards.
 #[derive(Debug)]
 pub enum Applied {
-    /// They exist, with this StatefulSet.
     Present(Arc<StatefulSet>),
     /// They were just created: the StatefulSet's event brings the next pass, which can report.
     Created,

@@ -31,7 +31,6 @@ pub struct Resources {
     pub stateful_set: StatefulSet,
 }
 
-/// The metadata of an object of the Datastore with this name and uid.
 fn metadata(name: &str, namespace: &str, uid: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
@@ -106,7 +105,6 @@ pub fn budget(datastore: &Datastore) -> PodDisruptionBudget {
     }
 }
 
-/// Name of the PodDisruptionBudget of the Datastore named `name`.
 pub fn budget_name(name: &str) -> String {
     format!("dragstrip-{name}")
 }

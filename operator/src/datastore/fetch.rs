@@ -26,7 +26,6 @@ pub type Observed = Result<Observation, String>;
 
 #[derive(Debug, Clone, Default)]
 pub struct Fetched {
-    /// Every node of the cluster.
     pub nodes: Vec<Arc<Node>>,
     /// The Service of the Datastore's name, whoever owns it.
     pub service: Option<Arc<Service>>,
@@ -34,7 +33,6 @@ pub struct Fetched {
     pub stateful_set: Option<Arc<StatefulSet>>,
     /// The PodDisruptionBudget with the Datastore's name for it, whoever owns it.
     pub budget: Option<Arc<PodDisruptionBudget>>,
-    /// The run that holds the Datastore.
     pub holder: Option<Holder>,
     /// The pods of the StatefulSet, by their index.
     pub pods: Vec<Arc<Pod>>,
@@ -56,7 +54,6 @@ impl Fetched {
         self.nodes.iter().map(|node| &**node).find(|node| node.name_any() == *name)
     }
 
-    /// What the first observer reports.
     pub fn observation(&self) -> Option<&Observation> {
         self.observed.first()?.as_ref().ok()
     }

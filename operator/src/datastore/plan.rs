@@ -50,7 +50,6 @@ pub enum Change {
     Rebuild,
 }
 
-/// The generation of the Datastore that `stateful_set` was built for.
 pub fn built_for(stateful_set: &StatefulSet) -> Option<i64> {
     stateful_set.annotations().get(labels::BUILT_FOR)?.parse().ok()
 }

@@ -63,7 +63,6 @@ fn differences(datastore: &ValidatedDatastore, fetched: &Fetched) -> Result<Vec<
     Ok(found)
 }
 
-/// Whether every server was queried.
 fn all_queried(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
     let shape = Shape::of(&datastore.spec);
     match shape {
@@ -201,7 +200,6 @@ fn shared_cpus(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Stri
     })
 }
 
-/// The status of a valid datastore.
 pub fn of_valid(
     datastore: &ValidatedDatastore,
     old: &DatastoreStatus,

@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// Reason of Ready while pods of the earlier declaration are replaced.
 pub const ROLLING_OUT: &str = "RollingOut";
 
-/// Reason of Ready if a server exits.
 pub const SERVER_EXITS: &str = "ServerExits";
 
 /// Whether the StatefulSet was built for `generation` and observed, so that its revision is the current one.

@@ -15,13 +15,11 @@ pub enum MetricsError {
     Process(#[from] procfs::ProcError),
 }
 
-/// How a reconcile ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
     /// The object is invalid; the next reconcile follows its change.
     Invalid,
-    /// It failed and will be retried.
     Failed,
     /// A defect of the operator ended it; it will be retried.
     Panicked,
@@ -57,7 +55,6 @@ impl Drop for InFlight {
     }
 }
 
-/// Adds `metric` to the registry.
 fn registered<M: Collector + Clone + 'static>(
     registry: &Registry,
     metric: prometheus::Result<M>,
@@ -102,7 +99,6 @@ impl Metrics {
         })
     }
 
-    /// Records one pass.
     pub fn reconciled(&self, controller: &str, outcome: Outcome, took: Duration) {
         self.reconciles.with_label_values(&[controller, outcome.label()]).observe(took.as_secs_f64());
     }

@@ -69,23 +69,19 @@ impl<'de> Deserialize<'de> for Ended {
     }
 }
 
-/// The metrics of a finished run.
 #[derive(Debug, Clone)]
 pub struct Shown {
     pub namespace: String,
     pub name: String,
     /// Its uid: a later run of the same name has another.
     pub uid: String,
-    /// How it ended.
     pub state: RunPhase,
-    /// All its metrics.
     pub complete: Arc<Families>,
     /// Those that remain if the page grows too large.
     pub totals: Arc<Families>,
 }
 
 impl Shown {
-    /// Whether `run` has the namespace and name of this run.
     pub fn has_name_of(&self, run: &BenchmarkRun) -> bool {
         (Some(&self.namespace), Some(&self.name)) == (run.namespace().as_ref(), run.metadata.name.as_ref())
     }
@@ -106,7 +102,6 @@ pub fn within(ended: &[Shown], most_bytes: usize) -> impl Iterator<Item = &Famil
     })
 }
 
-/// Renders the metrics of a run.
 pub type Render = dyn Fn(&BenchmarkRun, Detail) -> Families + Send + Sync;
 
 /// The newest finished runs. [`History::follow`] fills it, the metrics page shows it.
@@ -116,7 +111,6 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history of at most `limit` runs.
     pub fn new(limit: usize, render: Box<Render>) -> Self {
         Self { render, newest: Mutex::new(Newest::new(limit)) }
     }

@@ -36,7 +36,6 @@ const SUITE_PASSED: Metric = Metric(
 /// How long a run may continue after its timeout.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Every state of a run.
 const STATES: [RunPhase; 9] = [
     RunPhase::Pending,
     RunPhase::Provisioning,

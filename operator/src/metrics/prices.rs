@@ -40,7 +40,6 @@ impl Prices {
         Ok(prices)
     }
 
-    /// Baseline bandwidth of `instance_type`'s network in megabits per second.
     pub fn network_megabits_per_second(&self, instance_type: &str) -> Option<u64> {
         self.0.get(instance_type)?.baseline_network_gbps.map(|rate| whole((rate * 1000.0).round()))
     }

@@ -18,7 +18,6 @@ const VALID: Duration = Duration::from_secs(60);
 /// Checks at the same time: everyone who reaches the port can cause requests to the API server.
 const CONCURRENT_CHECKS: usize = 4;
 
-/// Why a request for the metrics is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("send a bearer token in the header Authorization: see docs/observability.md")]
@@ -45,7 +44,6 @@ impl Refused {
     }
 }
 
-/// Checks who reads the metrics.
 #[derive(Clone)]
 pub struct Readers {
     client: Client,

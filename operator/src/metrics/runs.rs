@@ -68,7 +68,6 @@ fn info(
     page.add(&INFO, base, &own, 1.0);
 }
 
-/// The metrics of `run`.
 pub fn families(
     run: &BenchmarkRun,
     detail: Detail,

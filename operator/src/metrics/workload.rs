@@ -16,7 +16,6 @@ fn mix(parts: &[(String, i64)]) -> String {
     sent.iter().map(|(name, weight)| format!("{name} {}%", share(*weight))).collect::<Vec<_>>().join(", ")
 }
 
-/// SETs and GETs of a ratio such as 1:10.
 fn sets_and_gets(ratio: &str) -> String {
     let (sets, gets) = ratio.split_once(':').unwrap_or((ratio, "0"));
     let weight = |text: &str| text.parse().unwrap_or(0);

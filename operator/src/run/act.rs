@@ -145,7 +145,6 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
     Some(Trouble { reason: NO_PLACE.to_owned(), message })
 }
 
-/// Releases every Lease that the run holds.
 async fn release(pass: &Pass<'_>) -> Result<Applied, Error> {
     let leases = pass.leases();
     for held in leases.iter().filter(|lease| is_held_by(lease, &pass.run.holder)) {

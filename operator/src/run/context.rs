@@ -63,16 +63,13 @@ pub struct Pass<'a> {
     #[deref(forward)]
     pub ctx: &'a RunContext,
     pub run: &'a ValidatedRun,
-    /// The status that the run has.
     pub old: &'a BenchmarkRunStatus,
 }
 
-/// A pass that carries out a step.
 #[derive(Clone, Copy, Deref)]
 pub struct StepPass<'a> {
     #[deref]
     pub pass: Pass<'a>,
     pub fetched: &'a Fetched,
-    /// When the run ends at the latest.
     pub deadline: Timestamp,
 }

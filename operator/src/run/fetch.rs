@@ -34,7 +34,6 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -64,7 +63,6 @@ fn facts(job: &Job) -> JobFacts {
     }
 }
 
-/// What the watches show of the run.
 fn seen(ctx: &RunContext, run: &ValidatedRun) -> Fetched {
     let (namespace, uid) = (&run.holder.namespace, &run.holder.uid);
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, namespace, uid));

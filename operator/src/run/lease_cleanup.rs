@@ -39,7 +39,6 @@ pub(super) enum Error {
     Remove(#[source] kube::Error, LeaseKey),
 }
 
-/// Leases reconciled at the same time.
 const CONCURRENCY: u16 = 16;
 /// Longest time between two passes over a Lease: an event may be missed, and other runs wait. As
 /// long as the watches show that a run needs it, a pass costs no call.

@@ -47,7 +47,6 @@ pub enum Error {
     Cancel(#[source] kube::Error, String),
 }
 
-/// Checks that `existing` is the suite's own, with the spec of `planned`.
 fn check<K: Namespaced>(existing: &PartialObjectMeta<K>, suite_uid: &str, planned: &K) -> Result<(), Error> {
     let (kind, name) = (K::kind(&()).into_owned(), planned.name_any());
     if existing.metadata.deletion_timestamp.is_some() {

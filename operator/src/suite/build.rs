@@ -56,7 +56,6 @@ pub fn child(
     run
 }
 
-/// The name of the round of the suite called `suite` at `time`.
 pub fn round_name(suite: &str, time: Timestamp) -> String {
     format!("{suite}-{}", time.as_second() / 60)
 }
@@ -84,7 +83,6 @@ pub fn report_name(suite: &str) -> String {
     format!("{suite}-report")
 }
 
-/// The ConfigMaps that hold `parts` of one form of a report.
 fn form(suite: &BenchmarkSuite, name: &str, key: &str, parts: Vec<Vec<u8>>) -> Vec<ConfigMap> {
     let annotations = Some(stored::marks(&parts));
     config_maps(&ObjectMeta { annotations, ..metadata(suite, name) }, key, parts)

@@ -24,7 +24,6 @@ pub struct SuiteCache {
     pub unannounced: Vec<(String, String)>,
     /// Whether its runs were listed since the process started.
     pub listed: bool,
-    /// When its status was last written.
     pub written: Option<Instant>,
 }
 

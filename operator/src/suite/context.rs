@@ -45,7 +45,6 @@ pub struct Pass<'a> {
     #[deref(forward)]
     pub ctx: &'a SuiteContext,
     pub suite: &'a BenchmarkSuite,
-    /// The status that the suite has.
     pub old: &'a BenchmarkSuiteStatus,
 }
 

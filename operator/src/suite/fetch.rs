@@ -18,7 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to list the runs of the suite")]
@@ -29,15 +28,12 @@ pub enum Error {
     Compress(#[source] serde_json::Error, String),
 }
 
-/// Runs in one page of a list.
 const PAGE: u32 = 100;
 /// How long the watch may not show a run that was just created before the operator reads it.
 pub const WATCH_LAGS: Duration = Duration::from_secs(10);
 
-/// The runs of a plan by their names.
 type Names<'a> = HashMap<String, &'a PlannedCell>;
 
-/// What a run is to its suite.
 #[derive(Debug)]
 enum Found {
     Ended(Box<BenchmarkRun>),
@@ -59,7 +55,6 @@ fn is_planned(run: &impl ResourceExt, uid: &str, names: &Names<'_>) -> bool {
     is_own(run, uid) && planned.is_some() && run.annotations().get(labels::GIVEN_SPEC) == planned
 }
 
-/// What `run` is to the suite with this uid.
 fn classify(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -> Found {
     if !is_planned(&run, uid, names) {
         return Found::Other;
@@ -71,7 +66,6 @@ fn classify(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -
     }
 }
 
-/// Records in the cache what was found of the run called `name`.
 fn record(cache: &mut SuiteCache, name: String, found: Found) -> Result<(), Error> {
     cache.created.remove(&name);
     cache.unreadable.remove(&name);

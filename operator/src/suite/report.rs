@@ -198,7 +198,6 @@ async fn table(at: &PlannedPass<'_>, published: &PublishedTable) -> Result<publi
         .map_err(|error| nothing(&format!("{field}: ConfigMap {name}, {key}: {}", chain(&error))))
 }
 
-/// The baseline of the figures.
 async fn baseline(at: &PlannedPass<'_>, declared: &Baseline) -> Result<BaselineInput, Error> {
     if let Some(variant) = &declared.variant {
         return Ok(BaselineInput::Variant(variant.clone()));

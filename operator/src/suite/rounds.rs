@@ -83,7 +83,6 @@ pub async fn stop(pass: &Pass<'_>, now: Timestamp) -> Result<RoundsCheck, Error>
     Ok(RoundsCheck { status, rounds: Vec::new(), next: None, unseen: true, hindered })
 }
 
-/// One pass over a suite with this `schedule`.
 pub async fn pass(pass: &Pass<'_>, schedule: &Schedule, now: Timestamp) -> Result<RoundsCheck, Error> {
     let Pass { suite, old, .. } = pass;
     let created = suite.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);

@@ -32,11 +32,9 @@ use kube::ResourceExt;
 
 /// Most rows of the table in the status.
 const ROWS: usize = 32;
-/// Most thresholds in the status.
 const THRESHOLDS: usize = 64;
 /// Most differences to the baseline in the status.
 const DIFFERENCES: usize = 16;
-/// Most names in a message.
 const NAMED: usize = 5;
 
 /// The progress of the runs, of which `parallelism` run at a time. While the suite `continues`, the
@@ -63,7 +61,6 @@ fn ratio(ratio: &Estimate) -> RatioStatus {
     RatioStatus { low: ratio.low, mid: ratio.mid, high: Some(ratio.high).filter(|_| !is_open(ratio)) }
 }
 
-/// The rows of `throughputs` with their latencies.
 fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
     let same = |one: &Row, other: &Row| {
         (&one.cell, &one.phase, &one.operation) == (&other.cell, &other.phase, &other.operation)
@@ -86,7 +83,6 @@ fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
     throughputs.iter().map(status).collect()
 }
 
-/// Fills `status` with what the `document` shows.
 pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
     let throughputs = totals(document, &MetricName::OperationsPerSecond.to_string());
     let mut rows = rows(document, &throughputs);
@@ -142,7 +138,6 @@ fn obstacles(cache: &SuiteCache, report: &Report) -> Vec<(&'static str, String)>
     .collect()
 }
 
-/// Whether a suite with this ending has passed.
 fn passed(ending: Ending, plan: &Plan, cache: &SuiteCache, report: &Report) -> Finding {
     let obstacles = obstacles(cache, report);
     let message = obstacles.iter().map(|(_, message)| message.as_str()).collect::<Vec<_>>().join(". ");
@@ -257,7 +252,6 @@ pub fn start(status: &mut BenchmarkSuiteStatus, now: Timestamp) {
     (status.phase, status.started_at) = (SuitePhase::Running, Some(Time(now)));
 }
 
-/// The status of a suite with this ending and report.
 pub fn of_end(
     mut status: BenchmarkSuiteStatus,
     old: &BenchmarkSuiteStatus,

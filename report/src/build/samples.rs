@@ -304,7 +304,6 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// The run as one measurement of everything in its status.
 pub fn of_run(entry: &Entry) -> Vec<Measurement> {
     let mut all = Collector::new(entry);
     if entry.run.status.as_ref().is_some_and(|status| status.phase.finished()) {

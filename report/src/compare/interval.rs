@@ -83,7 +83,6 @@ impl Contrast {
     }
 }
 
-/// The measurements of two sides.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sides {
     /// Two samples that have nothing in common.

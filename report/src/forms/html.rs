@@ -24,7 +24,6 @@ pub use history::render as history;
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// Render the page.
 pub fn render(document: &Document) -> String {
     let layout = SeriesLayout::of(document);
     let sections = [

@@ -13,7 +13,6 @@ pub fn render(document: &Document) -> String {
         .unwrap_or_else(|error| serde_json::json!({"error": error.to_string()}).to_string())
 }
 
-/// The JSON Schema of a document.
 pub fn schema() -> Schema {
     let mut schema = schema_for!(Document);
     RecursiveTransform(without_null).transform(&mut schema);

@@ -34,7 +34,6 @@ const STYLE: Style = Style {
     notes: true,
 };
 
-/// The document as Markdown.
 pub fn render(document: &Document) -> String {
     let compared = document.baseline.as_ref().map(|baseline| {
         let name = escaped(&baseline_name(baseline));

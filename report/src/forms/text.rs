@@ -21,7 +21,6 @@ const STYLE: Style = Style {
     notes: false,
 };
 
-/// The document for a terminal.
 pub fn render(document: &Document) -> String {
     let baseline = document.baseline.as_ref();
     let compared = baseline.map(|baseline| format!(", compared with {}", baseline_name(baseline)));

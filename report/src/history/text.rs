@@ -114,7 +114,6 @@ pub fn summary(history: &History) -> String {
     format!("{rounds} rounds{ends}; {changed} of {figures} figures changed")
 }
 
-/// The history for a terminal.
 pub fn render(history: &History) -> String {
     let head = format!("{}: {}\n", history.title, summary(history));
     let changes: Vec<_> = history.changes().collect();

@@ -30,7 +30,6 @@ struct Listing<'a> {
     index: &'a RowIndex<'a>,
     phase: &'a str,
     lines: Vec<(&'a Cell, &'a str)>,
-    /// The metric with interval and comparison.
     headline: Metric<'a>,
     beside: Vec<Metric<'a>>,
 }

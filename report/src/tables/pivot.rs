@@ -163,7 +163,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// `cell` with another value of `dimension`.
 fn with(cell: &Cell, dimension: Dimension, value: &str) -> Cell {
     let mut cell = cell.clone();
     match dimension {

@@ -12,10 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most combinations side by side: more do not fit a terminal.
 const BESIDE: usize = 4;
 
-/// What a curve shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Load {
-    /// The values of the search.
     Rising,
     /// An open loop at shares of the throughput found.
     Shares,
@@ -69,7 +67,6 @@ fn by_value(points: impl Iterator<Item = (u64, Place)>) -> BTreeMap<u64, Place> 
     grouped(points, |(value, _)| *value).into_iter().filter_map(typical).collect()
 }
 
-/// Throughput and latency, if it was measured.
 fn place(operations_per_second: f64, latency: &LatencySummary) -> Option<Place> {
     Some((operations_per_second, latency.p99.filter(|p99| *p99 > 0.0)?))
 }

@@ -28,7 +28,6 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// Sends one request and awaits its reply.
     pub(crate) async fn request(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
         match self {
             Self::Multiplexed(connection) => redis_client::request(connection, request).await,

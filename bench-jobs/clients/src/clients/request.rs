@@ -11,14 +11,12 @@ pub(crate) enum Request<'a> {
     Set { key: &'a str, value: Bytes },
 }
 
-/// The server's reply to one request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Reply {
     Number(i64),
     /// Whether a value was there.
     Found(bool),
     Done,
-    /// The server's error message.
     Error(String),
 }
 
@@ -28,7 +26,6 @@ pub(crate) struct Answer {
     pub(crate) successes: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-    /// The server's error messages.
     pub(crate) errors: Vec<String>,
 }
 

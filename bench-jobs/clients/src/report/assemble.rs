@@ -51,7 +51,6 @@ pub(crate) fn failed(configuration: &Configuration, failure: Failure) -> Report 
     report
 }
 
-/// The report of a run.
 pub(crate) fn report(
     configuration: &Configuration,
     plan: &LibraryPlan,

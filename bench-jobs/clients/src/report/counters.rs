@@ -18,7 +18,6 @@ use dragstrip_results::histogram::HistogramError;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-/// Longest stored message, in bytes.
 const MAXIMUM_MESSAGE_BYTES: usize = 1024;
 const ONLY: OperationIndex = OperationIndex(0);
 
@@ -81,7 +80,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counters for `threads` runtime threads.
     pub(crate) fn new(threads: usize) -> Result<Self, HistogramError> {
         let shards = (0..threads.max(1))
             .map(|_| {
@@ -130,7 +128,6 @@ impl Counters {
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += count;
     }
 
-    /// The commands noted so far.
     pub(crate) fn commands(&self) -> BTreeMap<String, u64> {
         let noted = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         noted.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()

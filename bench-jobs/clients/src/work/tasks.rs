@@ -21,7 +21,6 @@ use dragstrip_loadgen::workload::streams::{Purpose, stream};
 /// Length of a task's own key, the same as in fred's benchmark.
 const OWN_KEY_CHARACTERS: usize = 15;
 
-/// What the tasks of a run share.
 #[derive(Debug)]
 pub(crate) struct SharedWork {
     pub(crate) work: TaskWork,

@@ -46,7 +46,6 @@ impl Gathered {
     }
 }
 
-/// What recorders counted.
 #[derive(Debug)]
 pub struct Counts<'a> {
     /// When an open loop's schedule began, and when it ended if it came that far.
@@ -55,7 +54,6 @@ pub struct Counts<'a> {
     pub names: &'a [String],
     /// The recorders, all of the same operations.
     pub recorders: Vec<&'a Recorder>,
-    /// The clock of their instants.
     pub clock: ClockAnchor,
 }
 
@@ -172,7 +170,6 @@ impl Counts<'_> {
         merged.entries.into_iter().map(written).collect()
     }
 
-    /// Successful replies to one operation in each second.
     fn seconds(&self, operation: usize) -> Vec<u64> {
         let longest = self.recorders.iter().map(|recorder| recorder.seconds.len()).max().unwrap_or(0);
         let count = |second: usize| {
@@ -303,7 +300,6 @@ fn schedule(
     Ok(())
 }
 
-/// Requests due in each whole second of the schedule.
 fn due_per_second(threads: &[&ScheduleCounts]) -> Vec<u64> {
     let whole =
         threads.iter().map(|counts| counts.window.1.saturating_duration_since(counts.window.0).as_secs());
@@ -383,7 +379,6 @@ fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
     ThreadCpu { thread: outcome.thread, cpu_seconds, waiting_seconds, share }
 }
 
-/// The CPU time of a process and its load threads.
 pub fn client_cpu(process: CpuTime, threads: Vec<ThreadCpu>) -> ClientCpu {
     ClientCpu {
         user_seconds: process.user.as_secs_f64(),

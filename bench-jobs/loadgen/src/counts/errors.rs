@@ -4,7 +4,6 @@ use crate::workload::mix::OperationIndex;
 
 /// Distinct kinds of error that are counted by name; further ones are counted as [`OTHER_KINDS`].
 const MAXIMUM_KINDS: usize = 64;
-/// Longest kind, in bytes.
 const MAXIMUM_KIND_BYTES: usize = 64;
 /// Kind of the errors beyond the first [`MAXIMUM_KINDS`].
 const OTHER_KINDS: &str = "(other)";

@@ -8,7 +8,6 @@ pub const COMPLETED: u8 = 0;
 pub const USAGE: u8 = 2;
 /// The run was completed, but the server answered some requests with errors.
 pub const ERROR_REPLIES: u8 = 10;
-/// The report could not be written.
 pub const REPORT_NOT_WRITTEN: u8 = 11;
 /// Keys were only verified, and some of them do not exist.
 pub const KEYS_MISSING: u8 = 13;
@@ -31,7 +30,6 @@ pub fn of_failure(failure: &Failure) -> u8 {
     }
 }
 
-/// The table that `--help` shows.
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  completed, every reply was a success

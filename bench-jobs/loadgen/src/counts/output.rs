@@ -25,7 +25,6 @@ pub enum OutputError {
 /// starts, so an unusable place is found at once.
 #[derive(Debug)]
 pub struct JsonOutput {
-    /// Its final path.
     path: PathBuf,
     /// Its path until it is complete.
     partial: PathBuf,

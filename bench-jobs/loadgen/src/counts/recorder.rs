@@ -16,7 +16,6 @@ use crate::counts::report::ShardReport;
 use crate::workload::mix::OperationIndex;
 use crate::workload::operations::Found;
 
-/// Totals of one operation.
 #[derive(Clone, Debug)]
 pub struct OperationRecord {
     /// Requests of the measured window that were written.
@@ -93,13 +92,9 @@ pub(crate) type Second = Vec<(u64, Found)>;
 /// Replies to one operation that arrived together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
-    /// Successful replies.
     pub count: u64,
-    /// What reads found.
     pub found: Found,
-    /// Error replies.
     pub errors: u64,
-    /// Bytes of all of them.
     pub bytes: u64,
 }
 
@@ -125,16 +120,13 @@ impl Tally {
 /// When the requests were sent, or should have been, that an answer is to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Origin {
-    /// When.
     pub instant: Instant,
-    /// Whether it lies in the measured window.
     pub measured: bool,
 }
 
 /// Everything one load thread counts.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Totals of each operation.
     pub operations: Vec<OperationRecord>,
     pub(crate) errors: ErrorTable,
     pub(crate) pushes: u64,

@@ -52,7 +52,6 @@ pub(crate) struct Sent {
     pub(crate) operation: OperationIndex,
     pub(crate) origin: Origin,
     pub(crate) request: Outgoing,
-    /// Redirections so far.
     pub(crate) hops: u32,
     /// Whether the answer to an ASKING comes first.
     pub(crate) asking: bool,
@@ -134,7 +133,6 @@ impl Expectation {
     }
 }
 
-/// Sorts the replies of one read.
 #[derive(Debug)]
 pub(crate) struct ReplySorter<'a> {
     pub(crate) expected: &'a mut Expectation,

@@ -18,22 +18,18 @@ use serde_with::skip_serializing_none;
 
 use crate::specification::Specification;
 
-/// The result of one process.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Report {
     /// Name of the tool, `dragstrip-loadgen`.
     pub tool: String,
-    /// Version of the tool.
     pub version: String,
     /// How the run ended. Only [`RunStatus::Completed`] is a complete result.
     pub status: RunStatus,
     /// Name of the signal that ended the run early.
     pub interrupted: Option<String>,
-    /// Why the run failed.
     pub failure: Option<Failure>,
-    /// Exit code of the process.
     pub exit_code: u8,
     /// What was declared; it holds no secret.
     pub specification: Option<Specification>,
@@ -58,7 +54,6 @@ pub struct Report {
     pub pushes: u64,
     /// CPU time this process used in the window.
     pub client_cpu: ClientCpu,
-    /// Times of batches.
     pub batches: Option<BatchStatistics>,
     /// Commands sent and answered by their lower-case name, over the complete run:
     /// warm-up, error replies and redirections included, greetings not.
@@ -84,23 +79,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads a result.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Writes a result.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self)
     }
 
-    /// The results of one operation, by its name.
     pub fn operation(&self, name: &str) -> Option<&Operation> {
         self.operations.iter().find(|operation| operation.name == name)
     }
 }
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunStatus {
@@ -113,15 +104,11 @@ pub enum RunStatus {
     Failed,
 }
 
-/// Why a run failed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Failure {
-    /// Class of the failure.
     pub kind: FailureKind,
-    /// What was being done.
     pub step: String,
-    /// Server address.
     pub address: String,
     /// What failed, where and why, in one line.
     pub message: String,
@@ -165,7 +152,6 @@ pub enum FailureKind {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartReport {
-    /// Wall time of the line.
     pub line_unix_nanos: Option<u64>,
     /// From the line to the first send of the earliest connection, in microseconds.
     pub first_send_min_micros: Option<f64>,
@@ -177,13 +163,9 @@ pub struct StartReport {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Totals {
-    /// Requests written.
     pub requests: u64,
-    /// Successful replies.
     pub count: u64,
-    /// Error replies.
     pub errors: u64,
-    /// Bytes written.
     pub bytes_sent: u64,
     /// Bytes of complete replies.
     pub bytes_received: u64,
@@ -209,9 +191,7 @@ pub struct WarmupReport {
 pub struct ShardReport {
     /// `host:port`, as the cluster names it.
     pub address: String,
-    /// Successful operations.
     pub operations: u64,
-    /// Operations answered with an error.
     pub errors: u64,
     /// Operations answered with MOVED, which another node then answered.
     pub moved: u64,
@@ -236,12 +216,10 @@ impl ShardReport {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorReport {
-    /// Name of the operation.
     pub operation: String,
     /// First word of the error, such as `OOM`; `(unexpected-reply)` for a reply
     /// whose type cannot answer the operation, `(other)` for kinds beyond 64.
     pub kind: String,
-    /// How many.
     pub count: u64,
     /// The first of them in full, up to 1024 bytes.
     pub first_message: String,
@@ -251,21 +229,16 @@ pub struct ErrorReport {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientCpu {
-    /// User mode, in seconds.
     pub user_seconds: f64,
-    /// Kernel mode, in seconds.
     pub system_seconds: f64,
-    /// Each load thread.
     pub threads: Vec<ThreadCpu>,
     /// Share of one CPU that the busiest load thread used; near 1 the client sets the pace.
     pub max_thread_share: f64,
 }
 
-/// CPU time of one load thread.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThreadCpu {
-    /// Number of the thread, from 0.
     pub thread: usize,
     /// User and kernel mode, in seconds, in an open loop at most the time that it did not wait.
     pub cpu_seconds: f64,

@@ -93,7 +93,6 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// The error that stops `step` at `address`.
     pub(crate) fn at(self, step: Step, address: impl Into<String>) -> ConnectError {
         ConnectError { step, address: address.into(), cause: self }
     }
@@ -128,13 +127,11 @@ async fn within<T, E: Into<Cause>>(
     outcome.map_err(|cause| cause.at(step, address))
 }
 
-/// The addresses of the server that `configuration` names.
 pub async fn addresses(configuration: &Configuration) -> Result<Vec<String>, Failure> {
     let endpoint = find(configuration).await.map_err(|error| error.failure())?;
     Ok(endpoint.addresses.iter().map(SocketAddr::to_string).collect())
 }
 
-/// The server that `configuration` names.
 pub(crate) async fn find(configuration: &Configuration) -> Result<Endpoint, ConnectError> {
     resolve(&configuration.target(), configuration.connect_timeout).await
 }
@@ -148,7 +145,6 @@ pub(crate) async fn resolve(label: &str, limit: Duration) -> Result<Endpoint, Co
 /// A connection that is ready for load.
 pub(crate) struct Established {
     pub(crate) socket: LoadSocket,
-    /// The address it was made to.
     pub(crate) address: Arc<str>,
     /// The reply to the last command before the load.
     pub(crate) reply: Value,

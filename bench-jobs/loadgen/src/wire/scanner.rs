@@ -27,9 +27,7 @@ pub enum ReplyKind {
     Null,
     /// An integer such as `:42`.
     Integer(i64),
-    /// An array.
     Array {
-        /// Its own elements.
         elements: u64,
         /// Nulls among them and among what they contain.
         nulls: u64,
@@ -100,7 +98,6 @@ pub struct ReplyScanner {
     attribute_values: u64,
     /// The current top-level value, once its header has been seen.
     top: Option<Top>,
-    /// Nulls within it.
     nulls: u64,
     /// Bytes of the current top-level message seen so far.
     bytes: u64,
@@ -108,7 +105,6 @@ pub struct ReplyScanner {
 }
 
 impl ReplyScanner {
-    /// A scanner at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
     }

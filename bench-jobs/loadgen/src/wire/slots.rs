@@ -4,7 +4,6 @@ use std::cell::Cell;
 
 use crc16::{State, XMODEM};
 
-/// Hash slots of every cluster.
 pub const SLOTS: usize = 16_384;
 /// Marks a slot that no shard has.
 const UNASSIGNED: u16 = u16::MAX;
@@ -48,7 +47,6 @@ impl SlotMap {
         }
     }
 
-    /// Slots that no shard has.
     pub(crate) fn unassigned(&self) -> usize {
         self.shards.iter().filter(|shard| shard.get() == UNASSIGNED).count()
     }

@@ -17,7 +17,6 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// What TLS needs.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TlsOptions {
@@ -33,9 +32,7 @@ pub struct TlsOptions {
     pub insecure: bool,
 }
 
-/// TLS cannot be set up.
 #[derive(Debug, Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum TlsError {
     #[error("cannot read {path} as PEM: {source}")]
     ReadPem { path: PathBuf, source: pem::Error },
@@ -47,10 +44,8 @@ pub enum TlsError {
     ServerName(String),
 }
 
-/// Makes TLS connections.
 #[derive(Clone)]
 pub struct TlsClient {
-    /// What makes them.
     pub connector: TlsConnector,
     server_name: Option<ServerName<'static>>,
 }

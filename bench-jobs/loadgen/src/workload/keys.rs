@@ -35,7 +35,6 @@ impl KeySpace {
 
 /// The key space cannot be drawn from in the declared way.
 #[derive(Debug, Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum KeyError {
     #[error("{keys} keys cannot be divided over {connections} connections")]
     DivideRange { keys: u64, connections: u64 },

@@ -17,9 +17,7 @@ const LARGEST_COUNT: u64 = 1 << 43;
 pub(crate) enum Value {
     /// A whole number that is not negative.
     Whole(u64),
-    /// Any other number.
     Number(f64),
-    /// Text.
     Text(String),
     /// An object: its members in the order of the file, equal keys included.
     Members(#[serde(deserialize_with = "members")] Vec<(String, Value)>),
@@ -28,7 +26,6 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Reads a whole document.
     pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(&without_bare_words(text))
     }

@@ -56,7 +56,6 @@ pub fn per_second(report: &Report) -> Vec<u64> {
     added_seconds(report.rows.iter().map(|row| row.per_second.as_slice()))
 }
 
-/// Redirections by their word.
 pub fn redirections(report: &Report) -> BTreeMap<String, u64> {
     let moved = ("MOVED".to_owned(), report.rows.iter().map(|row| row.moved).sum());
     let ask = ("ASK".to_owned(), report.rows.iter().map(|row| row.ask).sum());

@@ -22,7 +22,6 @@ const LONGEST_SERIES: usize = 7 * 24 * 3600;
 
 /// Why a result file holds no result.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReportError {
     #[error("memtier wrote no result file that can be read")]
     File(#[source] std::io::Error),
@@ -44,7 +43,6 @@ pub enum ReportError {
     Histogram { section: String, source: HistogramError },
 }
 
-/// The result of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Threads the tool says it used.
@@ -92,7 +90,6 @@ pub struct Row {
     pub ask: u64,
     /// Bytes sent and received.
     pub bytes: u64,
-    /// All latencies.
     pub latencies: Latencies,
     /// Replies in each second since the load began.
     pub per_second: Vec<u64>,
@@ -104,7 +101,6 @@ impl Report {
         self.threads.saturating_mul(self.connections_per_thread)
     }
 
-    /// Reads the text of a result file.
     pub fn read(text: &str) -> Result<Self, ReportError> {
         let document = Value::parse(&results(text)).map_err(ReportError::Json)?;
         let stats = only_run(&document)?;

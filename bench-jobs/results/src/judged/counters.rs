@@ -15,7 +15,6 @@ use dragstrip_crds::{units::thousands, workload::ToolSpec};
 /// How the counts were compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agreement {
-    /// Command by command.
     PerCommand,
     /// By the total of processed commands.
     Total,
@@ -25,7 +24,6 @@ pub enum Agreement {
 
 /// How the server's counts contradict the tools'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Disagreement {
     #[error("the server counted {} {what}, the tool {}: one of them is wrong, or somebody else uses the server", thousands(*server), thousands(*tool))]
     Counts { what: String, server: u64, tool: u64 },

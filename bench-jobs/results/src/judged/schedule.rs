@@ -31,7 +31,6 @@ pub fn answered(schedule: &ScheduleRecord) -> f64 {
     schedule.answered_in_time.map_or(at_all, |in_time| in_time.min(at_all))
 }
 
-/// Whether the server followed `schedule`.
 pub fn followed(schedule: &ScheduleRecord) -> bool {
     schedule.unanswered == 0 && answered(schedule) >= limits::ANSWERED
 }

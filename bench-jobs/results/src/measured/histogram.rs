@@ -34,7 +34,6 @@ const MOST_VALUES: u64 = 1 << 53;
 
 /// A step in handling a histogram that failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum HistogramError {
     #[error("no histogram with these bounds")]
     Create(#[from] CreationError),
@@ -118,7 +117,6 @@ impl HistogramSum {
         Ok(())
     }
 
-    /// Bytes of the sum.
     pub fn bytes(&self) -> usize {
         self.sum.as_ref().map_or(0, |sum| sum.0.len())
     }
@@ -157,7 +155,6 @@ impl Latencies {
         Self(histogram)
     }
 
-    /// The histogram of microseconds.
     pub fn into_microseconds(self) -> Histogram<u64> {
         self.0
     }
@@ -200,7 +197,6 @@ impl Latencies {
         Ok(EncodedHistogram(STANDARD.encode(bytes)))
     }
 
-    /// Adds `other`, as [`add`] does.
     pub fn add(&mut self, other: &Self) -> Result<(), HistogramError> {
         if self.count() + other.count() > MOST_VALUES {
             return Err(HistogramError::TooMany);

@@ -5,7 +5,6 @@
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
 
-/// How many bounds there are.
 pub const BOUNDS: usize = 24;
 /// Upper bounds of the buckets, in microseconds: five to a decade; slower ones are in one more.
 #[rustfmt::skip]
@@ -14,7 +13,6 @@ pub const BOUNDS_MICROS: [u64; BOUNDS] = [
     80_000, 125_000, 200_000, 320_000, 500_000, 1_000_000,
 ];
 
-/// Latencies by bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LatencyCounts {
     /// Latencies in each bucket, the ones before it not included.
@@ -41,7 +39,6 @@ impl LatencyCounts {
         Self { counts, seconds: micros / 1e6 }
     }
 
-    /// Adds other latencies.
     pub fn add(&mut self, other: &Self) {
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
             *sum += count;
@@ -49,7 +46,6 @@ impl LatencyCounts {
         self.seconds += other.seconds;
     }
 
-    /// How many there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

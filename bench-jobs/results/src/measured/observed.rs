@@ -16,7 +16,6 @@ pub struct CgroupUsage {
     pub throttled_periods: u64,
     /// CPUs it may run on, as a kernel list such as 0-3.
     pub cpuset: String,
-    /// Memory in use now, in bytes.
     pub memory_bytes: u64,
     /// The part of it that is files which nobody used lately, and which the kernel could drop, in bytes.
     #[serde(default)]
@@ -29,9 +28,7 @@ pub struct CgroupUsage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// The server's account.
     pub server: ServerTruth,
-    /// The machine.
     pub host: HostTruth,
     /// The server container's cgroup; absent where it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +61,6 @@ pub struct MainThreadTime {
     pub cpu_micros: u64,
 }
 
-/// A server's counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerCounters {
@@ -79,15 +75,12 @@ pub struct ServerCounters {
     /// Whether the server counts its error replies at all.
     #[serde(default)]
     pub counts_errors: bool,
-    /// Keys evicted for memory.
     pub evicted_keys: u64,
-    /// Keys that expired.
     pub expired_keys: u64,
     /// Successful key look-ups.
     pub keyspace_hits: u64,
     /// Failed key look-ups.
     pub keyspace_misses: u64,
-    /// Connections accepted so far.
     #[serde(default)]
     pub connections_received: u64,
     /// Absent if the engine does not report it, and for sums of servers.

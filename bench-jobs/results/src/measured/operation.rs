@@ -33,7 +33,6 @@ pub struct Operation {
     pub hits: Option<u64>,
     /// Reads that found nothing.
     pub misses: Option<u64>,
-    /// Error replies.
     pub errors: u64,
     /// Bytes sent and received.
     #[serde(default)]

@@ -6,20 +6,17 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
-/// One thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadUsage {
     /// Its name, as the kernel has it.
     pub name: String,
-    /// CPU time, in seconds.
     pub cpu_seconds: f64,
     /// Time in which it was ready to run and had no CPU, in seconds; 0 if the kernel does not report it.
     #[serde(default)]
     pub waiting_seconds: f64,
 }
 
-/// The CPUs that a container may use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedCpus {
@@ -37,9 +34,7 @@ pub struct AllowedCpus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InterruptedCpu {
-    /// Its number.
     pub cpu: u32,
-    /// That time, in seconds.
     pub interrupt_seconds: f64,
     /// CPU time of processes on it, in seconds.
     pub busy_seconds: f64,
@@ -67,22 +62,17 @@ pub struct HostUsage {
     pub megahertz: Option<[f64; 2]>,
     /// Those that the container may use; absent if they are not known.
     pub allowed: Option<AllowedCpus>,
-    /// The one that interrupts used most.
     pub most_interrupted: Option<InterruptedCpu>,
     /// Settings of the kernel and the CPUs that change performance, by name, such as governor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
 }
 
-/// The network of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkUsage {
-    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes sent.
     pub sent_bytes: u64,
-    /// TCP segments sent.
     pub sent_segments: u64,
     /// TCP segments sent again.
     pub retransmitted_segments: u64,
@@ -97,7 +87,6 @@ pub struct RoundTrip {
     pub samples: u32,
     /// Tries without an answer.
     pub failed: u32,
-    /// Median, in milliseconds.
     pub median_milliseconds: f64,
 }
 
@@ -109,11 +98,9 @@ pub struct ContainerUsage {
     /// Length of the window that all of this is of, in seconds; 0 where it is not known.
     #[serde(default)]
     pub seconds: f64,
-    /// CPU time in seconds.
     pub cpu_seconds: f64,
     /// Time held back by its CPU limit, in seconds.
     pub throttled_seconds: f64,
-    /// Scheduling periods with throttling.
     pub throttled_periods: u64,
     /// Time in which a process of it was ready and had no CPU, as the machine's pressure; absent if the
     /// kernel does not report it by cgroup.
@@ -130,9 +117,7 @@ pub struct ContainerUsage {
     /// sampled: our own tools report their threads themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<ThreadUsage>,
-    /// The machine.
     pub host: Option<HostUsage>,
-    /// The pod's network.
     pub network: Option<NetworkUsage>,
     /// The way to the server's pod, measured by clients of a Datastore.
     pub round_trip: Option<RoundTrip>,
@@ -149,6 +134,5 @@ pub struct ServerUsage {
     /// The node it ran on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// What it used.
     pub usage: ContainerUsage,
 }

@@ -22,11 +22,8 @@ pub const VALID_MILLIS: i64 = 60_000;
 /// What is signed: a command to one agent.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentRequest<'a> {
-    /// The HTTP method.
     pub method: &'a str,
-    /// Path and query.
     pub path: &'a str,
-    /// The agent's token.
     pub token: &'a str,
     /// Where the agent listens.
     pub agent: SocketAddr,
@@ -45,9 +42,7 @@ impl AgentRequest<'_> {
     }
 }
 
-/// A key that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum KeyError {
     #[error("no key can be made: the system gives no random numbers")]
     Random,
@@ -57,7 +52,6 @@ pub enum KeyError {
     Public,
 }
 
-/// The operator's key.
 #[derive(Debug)]
 pub struct SigningKey(Ed25519KeyPair);
 
@@ -87,7 +81,6 @@ impl SigningKey {
 
 /// Why an agent does not obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Refused {
     #[error(
         "a command must be signed by the operator: the header {SIGNATURE_HEADER} is missing or cannot be read"

@@ -16,7 +16,6 @@ pub enum GroupEvidence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupRecord {
-    /// The source.
     pub evidence: GroupEvidence,
     /// The group; absent if the node is in none.
     pub group: Option<String>,
@@ -26,9 +25,7 @@ pub struct GroupRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CpuSetRecord {
-    /// The pod.
     pub pod: String,
-    /// Its node.
     pub node: Option<String>,
     /// Whether it is a server of the target, else a client.
     pub serves: bool,
@@ -45,21 +42,14 @@ pub struct CpuSetRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecord {
-    /// Its name.
     pub name: String,
-    /// Whether a server of the target runs on it.
     pub serves: bool,
-    /// Whether a client of the run loads from it.
     pub loads: bool,
-    /// Its zone, by its label.
     pub zone: Option<String>,
-    /// Its placement group, by its label.
     pub placement_group: Option<String>,
-    /// Its instance type, by its label.
     pub instance_type: Option<String>,
     /// Its architecture, such as arm64.
     pub architecture: Option<String>,
-    /// Its kernel's release.
     pub kernel: Option<String>,
     /// Identifies the start of its machine: two nodes with one are one machine.
     pub boot_id: Option<String>,

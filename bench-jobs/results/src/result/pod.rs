@@ -42,7 +42,6 @@ pub enum FailureStep {
     Output,
     /// The server's own counters do not agree with the tool's.
     CounterCheck,
-    /// The server answered with errors.
     ErrorReplies,
     /// The server evicted keys for memory.
     Eviction,
@@ -59,13 +58,11 @@ pub enum FailureStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// The step that failed.
     pub step: FailureStep,
     /// One sentence for people, with both values where two disagree.
     pub message: String,
     /// The tool's exit code, if it ended by itself.
     pub exit_code: Option<i32>,
-    /// The signal that ended the tool.
     pub signal: Option<i32>,
     /// The last lines the tool wrote, secrets removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -97,11 +94,8 @@ impl Failure {
 pub struct WorkerRecord {
     /// writer or reader.
     pub role: String,
-    /// Which, from 0.
     pub index: u32,
-    /// Operations it did.
     pub operations: u64,
-    /// Errors it met.
     pub errors: u64,
     /// CPU it used, in seconds; 0 if the system does not report it.
     #[serde(default)]
@@ -118,9 +112,7 @@ pub struct WorkerRecord {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Presence {
-    /// How many must exist.
     pub expected: u64,
-    /// How many exist.
     pub found: u64,
 }
 
@@ -131,7 +123,6 @@ pub struct Presence {
 pub struct ToolRecord {
     /// loadgen, memtier, ...
     pub name: String,
-    /// Its version.
     pub version: Option<String>,
     /// The mode it ran in, of a tool with several, such as Published.
     pub mode: Option<String>,
@@ -217,11 +208,9 @@ impl ServerRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodResult {
-    /// The phase measured.
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// The pod's name.
     pub pod: String,
     /// The node it ran on, as the operator saw it.
     pub node: Option<String>,
@@ -230,11 +219,8 @@ pub struct PodResult {
     pub complete: bool,
     /// Why the numbers must not be used; absent when they may be.
     pub failure: Option<Failure>,
-    /// The tool.
     pub tool: ToolRecord,
-    /// When the load ran.
     pub window: Window,
-    /// One entry per operation.
     pub operations: Vec<Operation>,
     /// Error replies by their first word.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -261,25 +247,21 @@ pub struct PodResult {
     pub warmup: BTreeMap<String, u64>,
     /// Jobs that must be in the queues after the load.
     pub queues: Option<Presence>,
-    /// An open loop's schedule.
     pub schedule: Option<ScheduleRecord>,
     /// Requests of the schedule that were due in each of its whole seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub due_per_second: Vec<u64>,
     /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
     pub schedule_lag: Option<EncodedHistogram>,
-    /// Timed batches.
     pub batches: Option<BatchStatistics>,
     /// Figures of the tool's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
-    /// The tool's worker threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerRecord>,
     /// What else the tool says about its numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What the client used.
     pub client: ContainerUsage,
     /// What the server reported; absent if it was never reached.
     pub server: Option<ServerRecord>,

@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 pub enum CheckState {
     /// It was made, and found nothing wrong.
     Passed,
-    /// It could not be made.
     NotMade,
 }
 
@@ -29,7 +28,6 @@ pub enum CheckState {
 pub struct Check {
     /// The check, by the name of the bad state that it finds, such as CountMismatch.
     pub name: String,
-    /// Whether it was.
     pub state: CheckState,
     /// Why it could not be, or what part of it was.
     pub why: Option<String>,
@@ -39,7 +37,6 @@ pub struct Check {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepetitionResult {
-    /// The phase.
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
@@ -78,14 +75,11 @@ pub struct RepetitionResult {
     pub failure: Option<PodFailure>,
     /// Whether the numbers may be believed; absent until they are judged.
     pub verdict: Option<Verdict>,
-    /// Why the verdict is not Valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<VerdictReason>,
     /// What limited the throughput; absent if the numbers must not be used.
     pub limited_by: Option<LimitedBy>,
-    /// Every pod's own account.
     pub pods: Vec<PodResult>,
-    /// The nodes of its clients and servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRecord>,
     /// The CPUs that servers and clients may run on.
@@ -135,9 +129,7 @@ impl RepetitionResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodFailure {
-    /// The pod.
     pub pod: String,
-    /// What happened.
     pub failure: Failure,
 }
 

@@ -17,7 +17,6 @@ pub fn label(name: &str, value: impl Into<String>) -> LabelPair {
     label
 }
 
-/// A metric's name, type and explanation.
 pub type Heading<'a> = (&'a str, MetricType, &'a str);
 
 /// The heading of a metric that may go up and down.

@@ -10,7 +10,6 @@ use std::{
 };
 use tokio::{sync::watch, time::timeout};
 
-/// Most of the tool's percentiles that are stored.
 const MOST_PERCENTILES: usize = 16;
 
 /// Whether a runner in this stage stands at the start line, or is past it.
@@ -135,7 +134,6 @@ impl Shared {
         });
     }
 
-    /// Notes a latency of the tool's own, in seconds.
     pub fn note_latency(&self, percentile: String, seconds: f64) {
         let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         if latencies.len() < MOST_PERCENTILES || latencies.contains_key(&percentile) {
@@ -148,7 +146,6 @@ impl Shared {
         self.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes that the metrics of `stage` were scraped.
     pub fn note_scrape(&self, stage: RunnerStage) {
         self.scrapes.send_modify(|last| {
             let before = last.is_some_and(|(_, at_end)| at_end);

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Now, in nanoseconds of Unix time.
 pub fn unix_nanos() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)

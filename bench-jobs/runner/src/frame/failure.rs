@@ -8,7 +8,6 @@ pub fn failure(step: FailureStep, message: impl Into<String>) -> Failure {
     Failure::new(step, message)
 }
 
-/// Turns errors into failures of `step`.
 pub fn failed<E: Display>(step: FailureStep) -> impl Fn(E) -> Failure {
     move |error| failure(step, error.to_string())
 }

@@ -28,12 +28,10 @@ impl Stop {
         Ok(Self(receiver))
     }
 
-    /// Whether the process must stop.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Returns when the process must stop.
     pub async fn requested(&self) {
         let mut receiver = self.0.clone();
         // An error means that the listener is gone, and the runtime with it.

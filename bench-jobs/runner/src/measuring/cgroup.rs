@@ -20,7 +20,6 @@ pub struct Reading {
     pub cpu_pressure_seconds: Option<f64>,
     /// Page faults that read the disk.
     pub major_page_faults: u64,
-    /// Its memory in swap now, in bytes.
     pub swapped_bytes: u64,
 }
 

@@ -11,7 +11,6 @@ use procfs::{
 /// Whose account of CPU and memory is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Accounting {
-    /// That of the container: its cgroup.
     #[default]
     Container,
     /// That of the processes alone: there is no container.

@@ -11,7 +11,6 @@ pub struct Times {
     /// Whether it is the first one of its process.
     pub main: bool,
     pub name: Arc<str>,
-    /// CPU time, in nanoseconds.
     pub cpu_nanos: u64,
     /// Time in which it was ready to run and had no CPU, in nanoseconds.
     pub waiting_nanos: u64,
@@ -53,7 +52,6 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// The threads of `process`, at most `most` of them.
     pub fn of(process: i32, most: usize) -> Self {
         Self { process, most, opened: BTreeMap::new() }
     }

@@ -27,7 +27,6 @@ const FIELDS: [(&str, Heading<'_>); 9] = [
     ("keyspace_misses", counter("dragstrip_server_keyspace_misses_total", "Failed key look-ups.")),
 ];
 
-/// Most threads of a server on the page.
 const MOST_THREADS: usize = 128;
 
 /// One server of the pod at the moment of the page.

@@ -46,7 +46,6 @@ pub struct ServerSample {
 /// All servers of the pod at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// When, in nanoseconds of Unix time.
     pub unix_nanos: i64,
     /// The machine and the network, since they began.
     pub around: Around,

@@ -97,7 +97,6 @@ fn count(keys: &LoadgenSpec) -> u64 {
     (keys.key_maximum - keys.key_minimum).unsigned_abs() + 1
 }
 
-/// The prefix of the keys that a tool queries.
 fn tool_prefix(tool: &ToolSpec) -> Option<String> {
     let (own, default) = match tool {
         ToolSpec::Memtier(spec) => (&spec.key_prefix, MEMTIER_PREFIX),

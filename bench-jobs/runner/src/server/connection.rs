@@ -128,7 +128,6 @@ impl Server {
         command.query_async(&mut self.connection).await.map_err(ServerError::Authenticate)
     }
 
-    /// Whether the server has not closed the connection.
     pub fn is_open(&self) -> bool {
         !self.driver.is_finished()
     }

@@ -48,7 +48,6 @@ impl Info {
         self.text(name)?.parse().ok()
     }
 
-    /// Whether a field is 1.
     pub fn flag(&self, name: &str) -> bool {
         self.text(name) == Some("1")
     }

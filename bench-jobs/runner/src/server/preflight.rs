@@ -71,7 +71,6 @@ pub struct Ready {
     pub truth: Option<ServerTruth>,
     /// Every server of the target; empty where they do not speak RESP.
     pub members: Vec<Member>,
-    /// Whether reads of the load go to replicas.
     pub replica_reads: bool,
 }
 

@@ -23,7 +23,6 @@ pub struct LaunchContext {
     pub members: Vec<SocketAddr>,
     /// This pod's index among the clients, from 0.
     pub client_index: u32,
-    /// The target's password.
     pub password: Option<String>,
     /// How to encrypt connections; plain ones when absent.
     pub tls: Option<TlsOptions>,
@@ -39,16 +38,13 @@ pub struct LaunchContext {
     pub statsd_port: Option<u16>,
 }
 
-/// A command to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Program, looked up on PATH when it holds no slash.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// Text for its standard input; none closes it.
     pub input: Option<String>,
-    /// Environment variables to add.
     pub environment: Vec<(String, String)>,
     /// The signal that makes it end and write its result.
     pub stop_signal: Signal,
@@ -61,13 +57,10 @@ pub struct Launch {
 /// A progress report out of a line the tool wrote.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Progress {
-    /// Operations so far.
     pub operations: u64,
-    /// Errors so far.
     pub errors: u64,
     /// Bytes sent and received so far, where the tool reports them.
     pub bytes: Option<u64>,
-    /// Open connections, where it reports them.
     pub connections: Option<u64>,
     /// How much of the planned load is done, from 0 to 1, where it reports that.
     pub ratio: Option<f64>,
@@ -80,18 +73,15 @@ pub struct Progress {
 pub struct Exit {
     /// Its exit code, when it ended by itself.
     pub code: Option<i32>,
-    /// The signal that ended it.
     pub signal: Option<i32>,
     /// Whether the runner ended it because the pod must stop.
     pub interrupted: bool,
-    /// Whether the watchdog had to end it.
     pub watchdog: bool,
 }
 
 /// The tool's complete run, as the runner saw it from outside.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// How it ended.
     pub exit: Exit,
     /// Wall time of the process on the monotonic clock.
     pub wall: Duration,
@@ -123,7 +113,6 @@ impl Ended {
 /// A measurement that must not be used, and the part of it that could be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rejected {
-    /// Why.
     pub failure: Failure,
     /// What the tool wrote, where it could be read: for people, never as a result.
     pub partial: Option<PodResult>,
@@ -136,14 +125,12 @@ pub(super) fn rejected(failure: Failure, partial: Option<PodResult>) -> Judged {
     Err(Box::new(Rejected { failure, partial }))
 }
 
-/// One tool's adapter.
 pub trait Adapter: Send {
     /// The program to run with `--version`, where what the tool takes depends on that.
     fn versioned_program(&self) -> Option<&'static str> {
         None
     }
 
-    /// The version, out of the answer.
     fn version(&self, _answer: &str) -> Option<String> {
         None
     }
@@ -164,7 +151,6 @@ pub trait Adapter: Send {
         false
     }
 
-    /// The command to start.
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch;
 
     /// Reads one line of stderr (ended by CR or LF); returns the progress if the line reports it.

@@ -23,7 +23,6 @@ use nix::sys::signal::Signal;
 use specification::REPORT_NAME;
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
-/// The name for people.
 pub(crate) const NAME: &str = "the load generator";
 /// How long it may take to write its report after the signal to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -179,7 +178,6 @@ pub(crate) fn read_report(directory: &Path) -> Result<Report, ReportError> {
     Report::from_json(&text).map_err(ReportError::Decode)
 }
 
-/// The failure that a readable report shows, if any.
 pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     let refuse = |step, message: String| Some(explained(step, &message, ended));
     if let Some(failure) = &report.failure {

@@ -28,7 +28,6 @@ use tokio::{
     time::timeout,
 };
 
-/// How much of each stream is captured, in bytes.
 const MAXIMUM_CAPTURED_BYTES: usize = 1 << 20;
 /// How long the pipes may stay open once the process group is gone.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(2);

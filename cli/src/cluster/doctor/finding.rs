@@ -7,7 +7,6 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Level {
     Ok,
-    /// It was not checked.
     Skip,
     /// Runs work, but perhaps not as intended.
     Warn,
@@ -29,7 +28,6 @@ impl fmt::Display for Level {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
-    /// What was checked, and what was seen.
     pub seen: String,
     /// What to do about it; empty for Ok.
     pub remedy: String,

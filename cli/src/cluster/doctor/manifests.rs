@@ -18,7 +18,6 @@ use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, DatastoreSpec, datastore::Pla
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
-/// Whether one of the nodes that `placement` selects has room for `needed`.
 fn fits(what: &str, placement: &Placement, nodes: &[Node], needed: Room) -> Finding {
     let selected: Vec<&Node> =
         nodes.iter().filter(|node| usable(node) && selected(node, placement)).collect();

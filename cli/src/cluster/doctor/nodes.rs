@@ -20,7 +20,6 @@ pub fn usable(node: &Node) -> bool {
     ready && !cordoned
 }
 
-/// The most CPUs that one of `nodes` has.
 fn strongest(nodes: &[&Node]) -> f64 {
     nodes.iter().map(|node| allocatable(node)).fold(0.0, f64::max)
 }

@@ -8,7 +8,6 @@ pub const GROUP_VERSION: &str = "dragstrip.dev/v1alpha1";
 const KINDS: [&str; 3] = ["datastores", "benchmarkruns", "benchmarksuites"];
 const VERSION_LABEL: &str = "app.kubernetes.io/version";
 
-/// Whether the API server serves all kinds.
 pub fn api(served: &[String]) -> Finding {
     let missing: Vec<&str> =
         KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect();

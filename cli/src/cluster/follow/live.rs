@@ -5,7 +5,6 @@
 pub struct Live {
     /// Seconds since the start line.
     pub elapsed_seconds: u64,
-    /// In the last second.
     pub operations_per_second: f64,
     /// In the last second, if the tool prints it.
     pub p99_milliseconds: Option<f64>,

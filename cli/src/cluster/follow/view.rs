@@ -76,7 +76,6 @@ fn line(subject: Option<&Subject>) -> String {
     text.trim_end().to_owned()
 }
 
-/// The figures of a phase so far.
 fn measured(phase: &PhaseStatus) -> String {
     let figures = operation(phase, None).map(|total| {
         let p99 = total.latency_milliseconds.p99.map(|p99| format!("  p99 {p99:.3} ms"));

@@ -6,7 +6,6 @@ use super::rules::{EngineRules, MIB, certificate_file, of_line, refused_version,
 use dragstrip_crds::{DatastoreSpec, datastore::IoUring, observed::ServerTruth};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
-/// Dragonfly's rules.
 pub(super) struct Dragonfly;
 
 /// What runs where the manifest names no version.

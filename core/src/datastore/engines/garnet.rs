@@ -4,7 +4,6 @@
 use super::rules::{EngineRules, MIB, of_line, password_argument, words};
 use dragstrip_crds::DatastoreSpec;
 
-/// Garnet's rules.
 pub(super) struct Garnet;
 
 impl EngineRules for Garnet {

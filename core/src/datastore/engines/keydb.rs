@@ -10,7 +10,6 @@ use dragstrip_crds::DatastoreSpec;
 /// What runs where the manifest names no version: the last release.
 const DEFAULT_VERSION: &str = "6.3.4";
 
-/// KeyDB's rules.
 pub(super) struct KeyDb;
 
 impl EngineRules for KeyDb {

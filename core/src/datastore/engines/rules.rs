@@ -4,10 +4,8 @@ use dragstrip_crds::{DatastoreSpec, observed::ServerTruth, units::Memory};
 use dragstrip_results::protocol::{PASSWORD_VARIABLE, SERVER_CERTIFICATE_DIRECTORY};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
-/// Environment variable with the pod's address.
 pub const POD_IP_VARIABLE: &str = "POD_IP";
 
-/// Bytes in a MiB.
 pub const MIB: u64 = 1 << 20;
 
 /// Everything the operator must know about an engine.
@@ -54,7 +52,6 @@ pub trait EngineRules: Sync {
         None
     }
 
-    /// Seccomp profile of the server.
     fn seccomp(&self, _spec: &DatastoreSpec) -> SeccompProfile {
         SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }
     }
@@ -100,7 +97,6 @@ pub(super) fn refused_version(spec: &DatastoreSpec, default: &str) -> Option<Str
     })
 }
 
-/// A file of the server's certificate.
 pub(super) fn certificate_file(name: &str) -> String {
     format!("{SERVER_CERTIFICATE_DIRECTORY}/{name}")
 }

@@ -3,7 +3,6 @@
 use super::{redis_family::redis_family, rules::EngineRules};
 use dragstrip_crds::DatastoreSpec;
 
-/// Valkey's rules.
 pub(super) struct Valkey;
 
 impl EngineRules for Valkey {

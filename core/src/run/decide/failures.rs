@@ -14,7 +14,6 @@ pub fn failure(step: &str, message: String) -> FailureStatus {
     FailureStatus { step: step.to_owned(), message, ..FailureStatus::default() }
 }
 
-/// A failure in this step of `attempt`.
 pub fn attempt_failure(attempt: &Attempt, step: &str, message: String) -> FailureStatus {
     FailureStatus {
         phase: Some(attempt.phase.clone()),
@@ -27,7 +26,6 @@ fn end(failure: FailureStatus) -> Step {
     Step::Finish(Ending::Failed(failure))
 }
 
-/// The run's failure in this step of `attempt`.
 pub(super) fn failed(attempt: &Attempt, step: &str, message: String) -> Step {
     end(attempt_failure(attempt, step, message))
 }

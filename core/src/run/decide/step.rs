@@ -10,18 +10,12 @@ pub const REQUIREMENT: &str = "Requirement";
 /// What a run waits for. Attempts are named by their index.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Waiting {
-    /// Its target to exist.
     TargetMissing(String),
-    /// Its target to become ready.
     TargetNotReady {
-        /// Whether it is the run's own.
         own: bool,
-        /// Reason of the Datastore's condition.
         reason: String,
-        /// What is missing.
         message: String,
     },
-    /// Its turn.
     Queue(QueueStatus),
     /// The next try after a setback.
     Setback(SetbackStatus),
@@ -29,9 +23,7 @@ pub enum Waiting {
     Return,
     /// The client pods of an attempt to start.
     Clients {
-        /// The attempt.
         attempt: usize,
-        /// What holds them up.
         trouble: Option<Trouble>,
     },
     /// The clients of an attempt to come to the start line; with how far they are.
@@ -40,12 +32,9 @@ pub enum Waiting {
     Leaving(usize),
     /// A result that exists and cannot be read or stored yet.
     Log {
-        /// The attempt.
         attempt: usize,
-        /// What is in the way.
         why: String,
     },
-    /// The load of an attempt to end.
     Load(usize),
     /// The memory of the servers that the attempt loaded to settle, before it is read again.
     Settling(usize),
@@ -53,7 +42,6 @@ pub enum Waiting {
     Remains(usize),
 }
 
-/// How a run ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
     /// Every measurement has a usable result.
@@ -69,7 +57,6 @@ pub enum Ending {
 pub enum Step {
     /// Do nothing until something changes, or until this instant.
     Wait(Waiting, Option<Timestamp>),
-    /// Create the run's own Datastore.
     MakeDatastore,
     /// Delete the run's own Datastore, which has another declaration; it is created again.
     RemoveDatastore,
@@ -80,14 +67,12 @@ pub enum Step {
     StandBack {
         /// The attempt whose Job goes, if it has one.
         attempt: Option<usize>,
-        /// What holds the clients up.
         trouble: Trouble,
     },
     /// Release the held part of a turn; other runs hold the rest.
     ReturnTurn,
     /// Delete the Job of this attempt, which has another spec.
     RemoveOutdated(usize),
-    /// Create the Job of this attempt.
     CreateJob(usize),
     /// Fix the start line of this attempt and send it to its pods.
     SendStart(usize),
@@ -97,6 +82,5 @@ pub enum Step {
     ReadMemory(usize),
     /// Delete the Job of this lost attempt.
     RemoveLost(usize),
-    /// End the run.
     Finish(Ending),
 }

@@ -98,7 +98,6 @@ impl Merging {
         Self { expected, sums: Sums::default(), pods: Vec::new(), bytes: 0 }
     }
 
-    /// Adds the result of one pod.
     pub fn add(&mut self, pod: PodResult) {
         let rows = pod.operations.len().max(pod.metrics.len());
         let mut pod = if rows > MOST_ROWS {
@@ -123,7 +122,6 @@ impl Merging {
         });
     }
 
-    /// The repetition, once the results of all pods are in.
     pub fn finish(mut self, attempt: &Attempt) -> RepetitionResult {
         self.pods.sort_by(|one, other| one.pod.cmp(&other.pod));
         merged_result(attempt, self.expected, self.pods, self.sums)

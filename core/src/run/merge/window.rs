@@ -52,7 +52,6 @@ impl Common {
         Self { origin, begin: last_start, end: end.max(last_start), last_start, pods: active.len() }
     }
 
-    /// Its length.
     pub fn seconds(&self) -> f64 {
         self.end - self.begin
     }

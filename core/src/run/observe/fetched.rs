@@ -14,18 +14,14 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-/// All that a pass works with.
 #[derive(Default)]
 pub struct Fetched {
     /// The version of the run that the pass rests on.
     pub version: Option<String>,
-    /// What the decision rests on.
     pub snapshot: Snapshot,
     /// The turn; absent if the target was not ready or not consulted.
     pub turn: Option<TurnCheck>,
-    /// The run's Jobs, by name.
     pub jobs: BTreeMap<String, Arc<Job>>,
-    /// The run's client pods.
     pub pods: Vec<Arc<Pod>>,
     /// Runners of the current attempt that responded, by pod.
     pub runners: BTreeMap<String, RunnerState>,
@@ -38,7 +34,6 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
         let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
         self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job, uid))

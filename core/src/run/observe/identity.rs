@@ -46,7 +46,6 @@ impl Identity {
         identity
     }
 
-    /// With what the servers answered.
     #[must_use]
     pub fn with_processes(mut self, processes: Vec<String>) -> Self {
         self.processes = processes.into_iter().filter(|process| !process.is_empty()).collect();

@@ -24,7 +24,6 @@ use std::collections::BTreeMap;
 pub struct JobFacts {
     /// The start line, once it is fixed.
     pub start: Option<Timestamp>,
-    /// Digest of the spec that it measures.
     pub spec_hash: Option<String>,
     /// The value of a search that it measures, even if another version of the operator chose it.
     pub search_value: Option<u64>,
@@ -33,15 +32,11 @@ pub struct JobFacts {
 /// Everything that was observed, without the state of each attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// The target.
     pub target: TargetState,
-    /// The turn.
     pub turn: Turn,
     /// Whether the run holds a Lease that it has not released.
     pub holds: bool,
-    /// Jobs by name.
     pub jobs: BTreeMap<String, JobFacts>,
-    /// Stored results by name.
     pub stored: BTreeMap<String, StoredResult>,
     /// What is wrong with stored results that cannot be read.
     pub damaged: Vec<String>,

@@ -9,12 +9,10 @@ use dragstrip_results::{
 };
 use jiff::Timestamp;
 
-/// Whose turn it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Turn {
     /// This run holds all its Leases.
     Held,
-    /// Nobody's.
     #[default]
     Free,
     /// Other runs hold a part of what this run needs.
@@ -47,7 +45,6 @@ pub struct Preparation {
 }
 
 impl Preparation {
-    /// What these runners report.
     pub fn of<'a>(runners: impl Iterator<Item = &'a RunnerState> + Clone) -> Self {
         let stage = runners.clone().map(|runner| runner.stage).min();
         let slowest = runners.filter(|runner| Some(runner.stage) == stage);
@@ -61,17 +58,14 @@ impl Preparation {
 /// Which runners of an attempt have their start command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receipt {
-    /// All.
     Complete,
     /// Some: they load, and others have none.
     Partial,
-    /// None.
     Missing,
     /// Unknown: some runners do not respond, and may have it.
     Unknown,
 }
 
-/// One attempt as it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptState {
     /// Nothing exists for it that could load.
@@ -82,16 +76,10 @@ pub enum AttemptState {
         silent_from: Option<Timestamp>,
     },
     /// Its Job exists; not all pods are at the start line.
-    Starting {
-        /// What holds its pods up.
-        trouble: Option<Trouble>,
-        /// Since when, as far as known.
-        since: Timestamp,
-    },
+    Starting { trouble: Option<Trouble>, since: Timestamp },
     /// All its clients run, and not all are at the start line: they check the server, write keys or
     /// warm up, which takes as long as it takes.
     Preparing(Preparation),
-    /// All pods wait at the start line.
     AtStartLine {
         /// Since when this operator, while it was there, has tried in vain to reach their runners.
         unreachable_since: Option<Timestamp>,
@@ -101,29 +89,21 @@ pub enum AttemptState {
     /// Its Job is being deleted.
     Leaving,
     /// The start line is fixed.
-    Started {
-        /// When it is or was.
-        start: Timestamp,
-        /// Which runners have it.
-        receipt: Receipt,
-    },
+    Started { start: Timestamp, receipt: Receipt },
     /// The Job or every pod of it has ended, or it is gone after load began; its result is not stored.
     Ended,
     /// The result is stored; with what went wrong, if anything did.
     Stored(Option<PodFailure>),
     /// It is stored that a client was lost.
     Lost {
-        /// How the client was lost.
         failure: PodFailure,
         /// What must be gone before the repetition is measured again.
         remains: Remains,
     },
 }
 
-/// All that a decision rests on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// The target.
     pub target: TargetState,
     /// The turn; looked at only for a target that is ready.
     pub turn: Turn,

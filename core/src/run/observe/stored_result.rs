@@ -44,7 +44,6 @@ pub fn identity(metadata: &ObjectMeta) -> Option<Identity> {
     serde_json::from_str(annotation(metadata, labels::SERVER_IDENTITY)?).ok()
 }
 
-/// An annotation's value.
 pub fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

@@ -12,12 +12,9 @@ use dragstrip_results::{
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// A Datastore, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DatastoreKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -25,7 +22,6 @@ pub struct DatastoreKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetTls {
-    /// What the runner needs.
     pub job: JobTls,
     /// Secret with the authority that signed the server's certificate.
     pub authority_secret: Option<String>,
@@ -38,18 +34,14 @@ pub struct TargetTls {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// Port of the server.
     pub port: u16,
-    /// Whether it is a cluster.
     pub cluster: bool,
     /// Whether it is one server that says it is in cluster mode.
     pub emulated_cluster: bool,
-    /// What the server speaks.
     pub protocol: ServerProtocol,
     /// Where the password is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<SecretKeyReference>,
-    /// How connections are encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TargetTls>,
 }
@@ -77,13 +69,11 @@ pub struct ReadyTarget {
     pub nodes: Vec<String>,
     /// The Datastore that it is, whatever its address; absent for an external server.
     pub datastore: Option<DatastoreKey>,
-    /// The CPUs that the server may run on.
     pub cpus: Option<CpuSetRecord>,
     /// Whether its server was queried, or cannot be.
     pub questioned: bool,
 }
 
-/// The target as it was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum TargetState {
     /// It was not observed: an attempt is under way.
@@ -97,19 +87,14 @@ pub enum TargetState {
     Outdated,
     /// A Datastore with the name of the run's own exists and is not the run's.
     NameTaken(String),
-    /// It exists and is not ready.
     NotReady {
-        /// Whether it is the run's own.
         own: bool,
-        /// Reason of its condition.
         reason: String,
-        /// What is missing.
         message: String,
     },
     /// The running server is not what was declared.
     Disagrees(String),
     /// It cannot serve what the phases send.
     Unsuitable(String),
-    /// Clients can be sent to it.
     Ready(Box<ReadyTarget>),
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// From the start command to the earliest start of a tool, so that it reaches every pod.
 const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
-/// Time for each further pod.
 const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
 /// Seconds that observers sample beyond the longest load: to the start line, and to the collection.
 const SPARE_SECONDS: f64 = 60.0;

@@ -13,12 +13,10 @@ use dragstrip_results::{
 /// Most points in a status; a search has 38 at most.
 const MOST_POINTS: usize = 120;
 
-/// A good result and the attempt that it is of.
 type Good<'a> = (&'a Attempt, &'a RepetitionResult);
 
 /// What the searches of all repetitions found.
 pub struct Searched<'a> {
-    /// As the status shows it.
     pub status: SearchStatus,
     /// The phase's results: those of the knees, or the best so far without a knee.
     pub shown: Vec<Good<'a>>,

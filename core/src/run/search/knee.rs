@@ -18,7 +18,6 @@ const COARSE: u64 = 20;
 /// What a search does after the points that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Measure this value.
     Measure(u64),
     /// Nothing more; `None` where the first value is beyond the bound already.
     Done(Option<Knee>),
@@ -33,7 +32,6 @@ pub struct Knee {
     pub low: u64,
     /// Upper end of the knee's interval.
     pub high: u64,
-    /// Why the search went no further.
     pub why: KneeReason,
 }
 

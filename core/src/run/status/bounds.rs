@@ -61,7 +61,6 @@ pub fn fit(mut phases: Vec<PhaseStatus>, spec: &BenchmarkRunSpec) -> Vec<PhaseSt
     ENTRIES.iter().map(|most| with(*most)).find(|it| size(it) <= MOST_PHASES).unwrap_or_else(|| with(1))
 }
 
-/// `phase` with `most` entries at most in each list.
 fn with_entries(phase: &PhaseStatus, spec: &BenchmarkRunSpec, most: usize) -> PhaseStatus {
     let mut phase = phase.clone();
     let declared = spec.phases.iter().find(|declared| declared.name == phase.name);

@@ -25,7 +25,6 @@ pub struct Figures {
     pub checks: String,
     /// Why results must not be used that are in no phase.
     pub refused: Vec<VerdictReason>,
-    /// Where servers and clients were.
     pub placed: Vec<Placed>,
 }
 

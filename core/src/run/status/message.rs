@@ -16,7 +16,6 @@ use dragstrip_crds::{
 use dragstrip_results::protocol::RunnerStage;
 use std::collections::BTreeMap;
 
-/// The phase that the status shows, and its message.
 pub(super) fn phase_and_message(
     run: &ValidatedRun,
     stored: &BTreeMap<String, StoredResult>,

@@ -88,7 +88,6 @@ pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
 /// The nodes of the target's servers, and what the clients' nodes must have in common with them.
 #[derive(Debug, Default)]
 pub struct Servers<'a> {
-    /// The nodes of the target.
     pub nodes: Vec<&'a Node>,
     /// The request of `clients.colocate`.
     pub beside: Option<Want>,

@@ -21,7 +21,6 @@ pub enum Invalid {
 pub struct Attempt {
     /// Position of the phase in the spec.
     pub phase_index: usize,
-    /// Name of the phase.
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
@@ -29,9 +28,7 @@ pub struct Attempt {
     pub measurement: u32,
     /// Name of its Job and its ConfigMap.
     pub name: String,
-    /// What the phase declares.
     pub declared: Arc<PhaseSpec>,
-    /// The tool with its settings.
     pub tool: Arc<ToolSpec>,
     /// How many client pods load together.
     pub pods: u32,
@@ -62,9 +59,7 @@ impl Attempt {
 pub struct ValidatedRun {
     /// Name, namespace and uid: also how it holds a Lease.
     pub holder: Holder,
-    /// Generation of the spec.
     pub generation: i64,
-    /// When the object was created.
     pub created: Timestamp,
     /// The declaration, with the warm-ups that its phases have by default.
     pub spec: BenchmarkRunSpec,
@@ -93,7 +88,6 @@ impl ValidatedRun {
         self.spec.target.external().is_none().then_some(name)
     }
 
-    /// Most client pods that any phase has.
     pub fn most_pods(&self) -> u32 {
         let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);
         count(self.spec.phases.iter().map(of_phase).max().unwrap_or(1))
@@ -104,7 +98,6 @@ impl ValidatedRun {
         attempt.declared.memory.as_ref().filter(|_| !attempt.confirms()).map(|memory| memory.settle.seconds())
     }
 
-    /// Whether the attempt with `index` is the first of its measurement.
     pub fn begins_measurement(&self, index: usize) -> bool {
         index.is_multiple_of(self.per_measurement)
     }

@@ -18,7 +18,6 @@ use dragstrip_crds::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// The protocol that a declared Datastore speaks.
 pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
     datastore.custom.as_ref().map_or(ServerProtocol::Resp, |custom| custom.protocol)
 }

@@ -75,7 +75,6 @@ fn decode(written: &Value) -> Result<BenchmarkRunSpec, Fault> {
     })
 }
 
-/// The spec of the runs of `cell`.
 pub fn decoded(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<BenchmarkRunSpec, String> {
     let decoded = written(spec, cell).and_then(|written| decode(&written));
     decoded.map_err(|fault| fault.text(&cell.words, 0))

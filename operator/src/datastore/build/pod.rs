@@ -44,7 +44,6 @@ const BUS_PORT_ABOVE: i32 = 10_000;
 /// Readable by the user and group, which are the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
-/// Name of the port of the server with this index in the pod.
 pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
     let name = if engines::speaks_resp(spec) { "resp" } else { "server" };
     if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
@@ -63,7 +62,6 @@ fn tcp_probe(port: i32, failure_threshold: i32) -> Probe {
     }
 }
 
-/// The arguments with which the observer finds its servers.
 fn observer_arguments(datastore: &ValidatedDatastore) -> Vec<String> {
     let spec = &datastore.spec;
     let mut arguments = vec!["observe".to_owned(), "--port".to_owned(), spec.port.to_string()];

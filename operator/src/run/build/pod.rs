@@ -104,7 +104,6 @@ fn image(tool: &ToolSpec, settings: &Settings) -> String {
     }
 }
 
-/// A Secret's `keys` as a volume, and its mount.
 fn certificates(name: &str, secret: &str, keys: &[&str], path: &str) -> (Volume, VolumeMount) {
     let item = |key: &&str| KeyToPath { key: (*key).to_owned(), path: (*key).to_owned(), mode: None };
     let volume = Volume {
@@ -185,7 +184,6 @@ fn client(
     })
 }
 
-/// The pod template of `attempt`.
 pub(super) fn client_pod(
     run: &ValidatedRun,
     attempt: &Attempt,

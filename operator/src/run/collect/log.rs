@@ -9,7 +9,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Longest line that is read as a result, in bytes.
 const LONGEST_RESULT: usize = MOST_LOG_BYTES + LOG_MARKER.len();
-/// Bytes of a result from which on it counts as large.
 const LARGE_RESULT: usize = 256 << 10;
 /// Large results in memory at the same time, of all runs: as text and decoded, each may need 50 MB.
 pub const LARGE_RESULTS: usize = 1;

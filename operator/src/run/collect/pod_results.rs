@@ -122,7 +122,6 @@ enum Answer {
     Result(Box<Merged>),
     /// There is no log, or it has no result.
     Nothing,
-    /// It is gone for good, and why.
     Gone(String),
     /// It could not be read now, and why.
     Silent(String),
@@ -167,7 +166,6 @@ async fn gone_for_good(client: &Client, pod: &Pod) -> Option<String> {
     there.is_none().then(|| format!("its node {node} is gone"))
 }
 
-/// Requests the log of `pod`.
 async fn request(client: &Client, large: &Arc<Semaphore>, attempt: &Attempt, pod: &Pod) -> Answer {
     // It ended before its container began, or its status has no container: nothing was written.
     if pods::ended(pod) && terminated(pod).is_none() {
@@ -238,7 +236,6 @@ async fn read_pod(
     Ok((instead, None))
 }
 
-/// The result with the node of its pod.
 fn on_its_node(result: PodResult, pod: &Pod) -> PodResult {
     PodResult { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), ..result }
 }

@@ -183,7 +183,6 @@ async fn has_job(pass: &Pass<'_>, attempt: &Attempt) -> Result<bool, Error> {
     Ok(found.is_some_and(|found| stranger(&found, pass.run).is_none()))
 }
 
-/// Stores the result of the attempt with this `index`.
 pub async fn result(at: &StepPass<'_>, index: usize) -> Result<Applied, Error> {
     let storing = Storing::new(at, index);
     let attempt = storing.attempt;

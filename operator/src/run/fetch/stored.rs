@@ -166,7 +166,6 @@ fn reduced(mut result: RepetitionResult) -> RepetitionResult {
     result
 }
 
-/// Most bytes of the histograms of all results of a run.
 const MOST_HISTOGRAM_BYTES: usize = 24 << 20;
 
 fn histogram_bytes(result: &RepetitionResult) -> usize {

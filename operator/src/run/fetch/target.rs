@@ -125,7 +125,6 @@ fn outside(pass: &Pass<'_>, external: &ExternalTarget) -> TargetState {
     }))
 }
 
-/// Where the observers in `pods` listen.
 fn observers<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<SocketAddr> {
     pods.filter_map(|pod| pods::observer(pod)).collect()
 }
@@ -295,7 +294,6 @@ pub async fn question(pass: &Pass<'_>, found: ReadyTarget) -> kube::Result<Targe
     })
 }
 
-/// The target with the answers of its server.
 fn answered(
     datastore: &Datastore,
     status: &DatastoreStatus,

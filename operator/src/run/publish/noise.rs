@@ -13,7 +13,6 @@ use std::{cmp::Reverse, time::Duration};
 
 /// What failed, as a key of the retries.
 const NOISE: &str = "noise";
-/// Runs in one page of the list.
 const PAGE: u32 = 32;
 /// Calibrations that count at most, the newest: their statuses are in memory together.
 const MOST: usize = 64;

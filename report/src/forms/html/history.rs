@@ -7,7 +7,6 @@ use crate::{
 };
 use maud::{DOCTYPE, Markup, html};
 
-/// The page.
 pub fn render(history: &History) -> String {
     html! {
         (DOCTYPE)

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a check came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing wrong.
     Good,
     /// The evidence against the number, as one sentence.
     Bad(String),
@@ -43,7 +42,6 @@ pub(super) fn percent(share: f64) -> String {
 pub(super) struct Busy {
     /// The thread and its owner.
     pub name: String,
-    /// The share.
     pub share: f64,
     /// The part of it in which the thread had no CPU.
     pub waiting: f64,
@@ -51,7 +49,6 @@ pub(super) struct Busy {
 
 /// How busy the CPUs were that containers on a machine may use, and with whom.
 pub(super) struct Machine<'a> {
-    /// The nodes that run on it.
     pub nodes: BTreeSet<&'a str>,
     /// Those CPUs as a list; `None` for all of the machine.
     pub list: Option<&'a str>,
@@ -121,12 +118,10 @@ pub(super) struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// What each client used, with its name.
     pub fn clients(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
         self.result.pods.iter().map(|pod| (pod.pod.as_str(), &pod.client))
     }
 
-    /// What each server used, with its name.
     pub fn servers(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
         self.result.servers.iter().map(|server| (server.server.as_str(), &server.usage))
     }
@@ -161,7 +156,6 @@ impl<'a> Evidence<'a> {
         self.result.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The machine of the node called `name`.
     pub fn machine_of(&self, name: &'a str) -> &'a str {
         self.node(name).map_or(name, NodeRecord::machine)
     }
@@ -208,7 +202,6 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// The threads in `usage` of `owner`, over `seconds`.
 fn threads_of(usage: &ContainerUsage, seconds: f64, owner: &str) -> Vec<Busy> {
     let busy = |thread: &ThreadUsage| Busy {
         name: format!("{} of {owner}", thread.name),

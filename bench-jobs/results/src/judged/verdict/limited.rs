@@ -167,7 +167,6 @@ fn network(evidence: &Evidence, link: Option<&Link>) -> Option<String> {
     (share >= limits::RETRANSMITTED).then(|| format!("{name} sent {} of its segments again", percent(share)))
 }
 
-/// What limited the throughput, with the evidence.
 pub(super) fn by(evidence: &Evidence) -> LimitedBy {
     if let Some(evidence) = rate(evidence) {
         return LimitedBy { by: Limiter::Rate, evidence };

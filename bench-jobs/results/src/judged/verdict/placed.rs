@@ -11,7 +11,6 @@ use dragstrip_crds::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reason of a condition that is not known yet.
 const NOT_YET: &str = "NotYetKnown";
 /// Reason if labels that would be compared are missing.
 const NOT_LABELLED: &str = "NotLabelled";
@@ -25,7 +24,6 @@ const LISTED: usize = 6;
 /// A condition of where servers and clients are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Its name.
     pub check: CheckName,
     /// Whether it holds; `None` if that is unknown.
     pub holds: Option<bool>,

@@ -168,7 +168,6 @@ fn meetings(shards: &[Shard<'_>]) -> Vec<Step> {
     steps
 }
 
-/// Replicas that know the shard that they are to replicate, and do not.
 fn replications(shards: &[Shard<'_>]) -> Vec<Step> {
     let step = |replica: &Shard<'_>| {
         let primary = &shards[replica.replicates?].myself.id;

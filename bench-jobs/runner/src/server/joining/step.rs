@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// A command to the server with the index `server`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub server: usize,
@@ -22,6 +21,5 @@ pub enum Verdict {
     Wait(String),
     /// No command can repair this.
     Stuck(String),
-    /// Every server is joined.
     Complete,
 }

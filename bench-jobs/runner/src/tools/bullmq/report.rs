@@ -38,7 +38,6 @@ impl OperationReport {
 }
 
 impl Report {
-    /// The versions that make the number what it is.
     pub fn versions(&self) -> String {
         format!(
             "{} (bullmq {}, ioredis {}, node {})",

@@ -4,7 +4,6 @@ use crate::tools::adapter::LaunchContext;
 use dragstrip_loadgen::specification::host_and_port;
 use dragstrip_results::protocol::JobSpec;
 
-/// The prefix of each name as an environment variable.
 const VARIABLE_PREFIX: &str = "DRAGSTRIP_";
 /// The target's password; with the prefix it is the variable of our own tools.
 const PASSWORD: &str = "PASSWORD";

@@ -12,7 +12,6 @@ use std::{num::NonZeroU32, path::Path, time::Duration};
 /// The report's file name in the output directory.
 pub(super) const REPORT_NAME: &str = "loadgen.json";
 
-/// The specification of a measurement.
 pub(super) fn specification(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Specification {
     let mut specification = of_task(Task::Load, spec.clone(), job, context, &context.output_directory);
     specification.warmup = period(warmup(job));

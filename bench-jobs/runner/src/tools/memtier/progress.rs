@@ -43,7 +43,6 @@ const ORDINARY: [&str; 13] = [
 pub struct Observed {
     /// Operations by the last progress line; error replies are among them.
     pub operations: u64,
-    /// The most operations in any progress line.
     pub most_operations: u64,
     /// Progress lines since the number of operations last changed.
     pub idle_reports: u64,
@@ -53,7 +52,6 @@ pub struct Observed {
     pub restarts: u64,
     /// Error replies by their first word.
     pub error_replies: BTreeMap<String, u64>,
-    /// The first error reply, as the server worded it.
     pub first_error_reply: Option<String>,
     /// Connection trouble by the line that reported it.
     pub troubles: BTreeMap<String, u64>,

@@ -32,7 +32,6 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Whether a measurement of `value` is near the knee.
     pub fn near(&self, value: u64) -> bool {
         value.abs_diff(self.value) as f64 <= (self.value as f64 * ZONE).max(1.0)
     }
@@ -48,7 +47,6 @@ fn likelihood(counted: &[(f64, [usize; 2])], knee: f64, scale: f64) -> f64 {
     counted.iter().map(at).sum()
 }
 
-/// The value at a logarithm.
 fn value_at(logarithm: f64, round: fn(f64) -> f64) -> u64 {
     // Values are from 1 to about a billion, and a hair beside a whole number is that number.
     whole(round((logarithm.exp() * 1e6).round() / 1e6))

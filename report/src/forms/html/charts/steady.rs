@@ -21,7 +21,6 @@ const HEIGHT: f64 = 140.0;
 /// Room above the line for the name of the marked part.
 const ABOVE: f64 = 1.3;
 
-/// A card for each finding.
 pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
     let findings = document.runs.iter().flat_map(|run| {
         run.timelines
