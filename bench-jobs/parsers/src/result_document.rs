@@ -149,6 +149,7 @@ pub enum ResultError {
     Twice(String),
 }
 
+/// The JSON schema of the format.
 pub fn schema() -> Schema {
     schema_for!(ResultDocument)
 }
