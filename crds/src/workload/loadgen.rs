@@ -77,7 +77,10 @@ pub struct LoadgenOperation {
     pub data_size: Option<i64>,
 }
 
-/// What to do after a GET that did not find its key.
+/// What follows a GET that did not find its key; nothing if omitted. Set sends a SET of it on the same
+/// connection at once, with `dataSize` and `expiry`. These SETs are the operation `SET (miss)`: they are extra
+/// to `requestsPerConnection` and to the schedule of `rate`, are part of a closed loop's batch, and are not
+/// in the phase's throughput and latency (TOTAL). MGET and commands of a template are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnMiss {
     /// SET the key, as an application does with a cache beside its database.
@@ -257,11 +260,7 @@ pub struct LoadgenSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub operations: Vec<LoadgenOperation>,
-    /// What follows a GET that did not find its key. Set sends a SET of it on the same connection at once,
-    /// with `dataSize` and `expiry`. These SETs are the operation `SET (miss)`: they are extra to
-    /// `requestsPerConnection` and to the schedule of `rate`, are part of a closed loop's batch, and are not
-    /// in the phase's throughput and latency (TOTAL). MGET and commands of a template are not followed.
-    /// Nothing follows if omitted.
+    /// What follows a GET that did not find its key.
     pub on_miss: Option<OnMiss>,
     /// Lifetime of what the SETs of `ratio` and `onMiss` write, such as 300s (entries of `operations` have
     /// their own). Keys do not expire if omitted.

@@ -36,7 +36,7 @@ impl HitSeries {
 
     /// Makes each two parts one.
     fn join(&mut self) {
-        let pairs = |parts: &[u64]| parts.chunks(2).map(|pair| pair.iter().sum()).collect();
+        let pairs = |parts: &[u64]| parts.chunks(2).map(sum).collect();
         (self.hits, self.misses) = (pairs(&self.hits), pairs(&self.misses));
         self.seconds = self.seconds.saturating_mul(2);
     }
@@ -66,9 +66,13 @@ impl HitSeries {
     /// The same share in the last third of the load, in which a cache is warm; `None` with fewer than three parts.
     pub fn warm_ratio(&self) -> Option<f64> {
         let from = self.hits.len() - self.hits.len() / 3;
-        let sum = |parts: &[u64]| parts.iter().skip(from).sum();
-        share(sum(&self.hits), sum(&self.misses))
+        let warm = |parts: &[u64]| sum(parts.get(from..).unwrap_or_default());
+        share(warm(&self.hits), warm(&self.misses))
     }
+}
+
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 /// Share of reads that found their key; `None` without reads.

@@ -103,12 +103,12 @@ impl Operation {
     }
 }
 
-/// Series of counts per second, added second by second.
+/// Series of counts per second, added second by second; counts that a pod made up do not overflow.
 pub fn added_seconds<'a>(series: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
     series.fold(Vec::new(), |mut sums, counts| {
         sums.resize(sums.len().max(counts.len()), 0);
         for (sum, count) in sums.iter_mut().zip(counts) {
-            *sum += count;
+            *sum = sum.saturating_add(*count);
         }
         sums
     })

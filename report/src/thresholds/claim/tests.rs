@@ -90,11 +90,11 @@ fn invalid_measurements_other_conditions_and_saturated_clients_prove_no_claim() 
     assert!(why.ends_with("redis-7 pipeline=1: 1 of 3 measurements are Invalid"), "{why}");
     let (other, why) = state(&|entry| {
         let facts = &mut entry.run.status.as_mut().unwrap().comparability.as_mut().unwrap().facts;
-        let kernel = json!({"name": "machine.server.kernel", "value": entry.cell.variant});
-        facts.push(serde_json::from_value(kernel).unwrap());
+        let image = json!({"name": "client.image", "value": entry.cell.variant});
+        facts.push(serde_json::from_value(image).unwrap());
     });
     assert_eq!(other, ClaimState::NotComparable);
-    assert!(why.contains("machine.server.kernel is valkey-8 instead of redis-7"), "{why}");
+    assert!(why.contains("client.image is valkey-8 instead of redis-7"), "{why}");
     let saturated = |entry: &mut Entry| {
         let limit = json!({"by": Limiter::Client, "evidence": "threads at 99 %"});
         entry.run.status.as_mut().unwrap().phases[0].limited_by =
