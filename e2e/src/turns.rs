@@ -13,7 +13,7 @@ use tokio::sync::{
 };
 
 /// Tests beside each other at most: more would take the nodes' memory and the machine's CPUs.
-const BESIDE: usize = 6;
+const BESIDE: usize = 4;
 
 static CLUSTER: RwLock<()> = RwLock::const_new(());
 static PLACES: Semaphore = Semaphore::const_new(BESIDE);
