@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRunStatus, run::RunPhase};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN, alone,
-    manifests::{against, made_for_run},
+    manifests::{REDIS, against, made_for_run},
     results::{self, agrees, operation, phase, plausible, plausible_without_bytes},
     until, with_namespace,
 };
@@ -64,12 +64,11 @@ async fn a_mix_of_operations_is_counted_as_the_server_counts_it() -> Result<()> 
     .await
 }
 
-const CACHE: &str = "
-engine: Redis
-threads: 1
-maxMemory: 16Mi
-evictionPolicy: allkeys-lru
-";
+/// A server of 16 MB that evicts what was read longest ago.
+fn cache() -> String {
+    format!("{}evictionPolicy: allkeys-lru\n", REDIS.replace("maxMemory: 256Mi", "maxMemory: 16Mi"))
+}
+
 /// Some 60 MB of keys for a cache of 16.
 const LOOK_ASIDE: &str = "
 phases:
@@ -91,7 +90,7 @@ timeout: 3m
 #[tokio::test]
 async fn a_cache_beside_a_database_is_filled_after_each_miss() -> Result<()> {
     alone("look-aside", |env| async move {
-        env.run("cached", &made_for_run(CACHE, LOOK_ASIDE)).await?;
+        env.run("cached", &made_for_run(&cache(), LOOK_ASIDE)).await?;
         let run = env.run_in("cached", RunPhase::Succeeded, SHORT_RUN).await?;
         complete(&run, "Succeeded")?;
         let status = results::status(&run)?;
