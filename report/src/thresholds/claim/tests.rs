@@ -115,7 +115,7 @@ fn terminal_and_markdown_list_each_claim_with_its_state() {
     let thresholds = json!([of_valkey("1.05"), of_valkey("1.12")]);
     let input = Input { thresholds: serde_json::from_value(thresholds).unwrap(), ..suite_input() };
     let document = build(input);
-    for form in [text::render(&document), markdown::render(&document).replace("\\", "")] {
+    for form in [text::render(&document), markdown::render(&document).replace('\\', "")] {
         assert!(form.contains("claim holds: valkey-8 pipeline=1: read GET"), "{form}");
         assert!(form.contains("claim is unclear: valkey-8 pipeline=1: read GET"), "{form}");
     }
