@@ -121,25 +121,37 @@ fn status(
     let operation =
         row.as_ref().map_or(threshold.operation.as_deref().unwrap_or(TOTAL), |row| &row.operation);
     let figure = row.clone().and_then(|row| figure(threshold, row, has_baseline));
-    let label = label(document, cell);
-    let whose = label.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
+    let unjudged = unjudged((index, threshold), document, cell, phase, operation);
     let about = if is_relative { " relative to the baseline" } else { "" };
-    let what = format!("{whose}{phase} {operation} {}{about}", threshold.metric);
+    let what = format!("{}{about}", unjudged.message);
     let (met, message) = match &figure {
         Ok(estimate) => stands(&what, estimate, threshold),
         Err(why) => (false, format!("{what}: {why}")),
     };
-    Some(ThresholdStatus {
+    Some(ThresholdStatus { value: figure.ok().map(|estimate| estimate.mid), met, message, ..unjudged })
+}
+
+/// What a threshold is about, before its figure is judged: the message only names it.
+fn unjudged(
+    (index, threshold): (usize, &Threshold),
+    document: &Document,
+    cell: &Cell,
+    phase: &str,
+    operation: &str,
+) -> ThresholdStatus {
+    let cell = label(document, cell);
+    let whose = cell.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
+    ThresholdStatus {
         threshold: u32::try_from(index).unwrap_or(u32::MAX),
         metric: threshold.metric,
-        cell: label,
+        message: format!("{whose}{phase} {operation} {}", threshold.metric),
+        cell,
         phase: phase.to_owned(),
         operation: operation.to_owned(),
-        value: figure.ok().map(|estimate| estimate.mid),
-        met,
+        value: None,
+        met: false,
         state: None,
-        message,
-    })
+    }
 }
 
 /// The name of `cell`, unless nothing else was measured.

@@ -1,7 +1,7 @@
 //! Claims: thresholds on the ratio of two figures of a document. A claim holds only if the whole interval
 //! of the ratio is within its limits, never by the estimate alone. Pure.
 
-use super::{all_valid, counterpart, find, label};
+use super::{all_valid, counterpart, find, unjudged};
 use crate::{
     compare,
     document::{Cell, Comparison, Document, Row},
@@ -52,18 +52,13 @@ pub fn status(
             (state, words, Some(found.ratio.mid), verdict)
         }
     };
-    let label = label(document, cell);
-    let whose = label.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
+    let unjudged = unjudged((index, threshold), document, cell, phase, operation);
     Some(ThresholdStatus {
-        threshold: u32::try_from(index).unwrap_or(u32::MAX),
-        metric: threshold.metric,
-        cell: label,
-        phase: phase.to_owned(),
-        operation: operation.to_owned(),
         value,
         met: state == ClaimState::Holds,
         state: Some(state),
-        message: format!("claim {words}: {whose}{phase} {operation} {}{verdict}", threshold.metric),
+        message: format!("claim {words}: {}{verdict}", unjudged.message),
+        ..unjudged
     })
 }
 

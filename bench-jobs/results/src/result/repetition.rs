@@ -107,7 +107,7 @@ impl RepetitionResult {
     pub fn server_cpus(&self) -> Option<f64> {
         let complete = !self.servers.is_empty() && self.servers.len() >= self.server_run_ids().len();
         let cpus = self.servers.iter().map(|server| {
-            // Of a window without a length it is not a number.
+            // A window without a length has no throughput: the quotient is not a number.
             Some(server.usage.cpu_seconds / server.usage.seconds)
                 .filter(|cpus| cpus.is_finite() && *cpus > 0.0)
         });
@@ -170,6 +170,6 @@ mod tests {
         assert_eq!(work(&[5.0, 15.0], 0), Some(500.0), "two servers whose run_id is not known");
         assert_eq!(work(&[5.0], 2), None, "a server without a report would make the others look better");
         assert_eq!(work(&[], 0), None, "an external server");
-        assert_eq!(work(&[0.0], 1), None, "no CPU time is no measurement");
+        assert_eq!(work(&[0.0], 1), None, "a server without CPU time was measured");
     }
 }
