@@ -63,7 +63,7 @@ pub fn port(name: &str, number: i32) -> ContainerPort {
 }
 
 /// A probe each second of an HTTP path; `failure_threshold` failures in sequence count.
-pub fn http_probe(path: &str, port: i32, failure_threshold: i32) -> Probe {
+pub fn http_probe(path: &str, port: i32, timeout_seconds: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
             path: Some(path.to_owned()),
@@ -71,7 +71,8 @@ pub fn http_probe(path: &str, port: i32, failure_threshold: i32) -> Probe {
             ..HTTPGetAction::default()
         }),
         period_seconds: Some(1),
-        failure_threshold: Some(failure_threshold),
+        failure_threshold: Some(3),
+        timeout_seconds: Some(timeout_seconds),
         ..Probe::default()
     }
 }

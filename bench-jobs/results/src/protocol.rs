@@ -28,7 +28,8 @@ pub const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 pub const TOKEN_HEADER: &str = "x-dragstrip-token";
 pub const RUNNER_PORT: u16 = 9181;
 pub const OBSERVER_PORT: u16 = 9180;
-/// 200 when the preflight passed and the runner waits at the start line, or is past it.
+/// A runner answers with 200 once it waits at the start line or is past it, and not before; an observer
+/// once its servers have started, with 503 if one does not answer then.
 pub const READY_PATH: &str = "/ready";
 /// `POST` a [`StartCommand`], get a [`RunnerState`].
 pub const START_PATH: &str = "/v1/start";

@@ -52,11 +52,14 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
-use tokio::{net::TcpListener, sync::Mutex};
+use tokio::{net::TcpListener, sync::Mutex, time::timeout};
 
 /// Environment variable with the token that every request under `/v1` must carry.
 pub const TOKEN_VARIABLE: &str = "DRAGSTRIP_TOKEN";
+/// A server that was ready and takes longer to answer is not.
+const READY_WITHIN: Duration = Duration::from_secs(2);
 
 /// Options of `observe`.
 #[derive(Debug, Args)]
@@ -192,9 +195,11 @@ fn unavailable(reason: &str) -> Response {
 }
 
 async fn ready(State(observer): State<Arc<Observer>>) -> Response {
-    match observer.neighbours.ready().await {
-        Ok(()) => (StatusCode::OK, "ready\n").into_response(),
-        Err(complaint) => unavailable(&complaint),
+    observer.neighbours.started().await;
+    match timeout(READY_WITHIN, observer.neighbours.ready()).await {
+        Ok(Ok(())) => (StatusCode::OK, "ready\n").into_response(),
+        Ok(Err(complaint)) => unavailable(&complaint),
+        Err(_) => unavailable("the server takes longer than 2 s to answer"),
     }
 }
 

@@ -121,6 +121,15 @@ async fn readiness_follows_the_server() {
 }
 
 #[tokio::test]
+async fn a_probe_waits_for_a_server_that_starts() {
+    let mut server = Redis::start(&[]).await;
+    server.stop();
+    let observer = Observer::start(server.port, "");
+    let (answer, ()) = tokio::join!(observer.get("/ready", ""), server.restart());
+    assert_eq!(answer.0, 200, "a probe that fails leaves a Warning event: {}", answer.1);
+}
+
+#[tokio::test]
 async fn a_wrong_password_is_never_ready() {
     let server = Redis::start(&["--requirepass", "another-password"]).await;
     let observer = Observer::start(server.port, PASSWORD);

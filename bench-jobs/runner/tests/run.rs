@@ -660,9 +660,11 @@ async fn no_client_writes_before_the_target_is_empty() {
     job["flush"] = json!(true);
     job["load"] = json!({"keyMaximum": 999});
     let second = Pod::new(&job).variable("JOB_COMPLETION_INDEX", "1").start().await;
+    let probe = tokio::time::timeout(SOON, second.ready()).await;
+    assert!(probe.is_err(), "a probe waits as long as the client does");
     assert!(server.ask("EXISTS leftover").unwrap().starts_with(":1"), "only the first client empties");
     let first = Pod::new(&job).at_the_line().await;
-    wait_for("the second client", async || (second.ready().await == 200).then_some(())).await;
+    second.ready().await;
     assert!(server.ask("EXISTS leftover").unwrap().starts_with(":0"), "the target was not emptied");
     let command = start_in(SOON);
     tokio::join!(first.start(command, TOKEN), second.start(command, TOKEN));

@@ -5,7 +5,7 @@ use crate::{
     delivery::{
         agent::{Guard, LocalEnd, clock_answer, guarded, metrics_answer},
         metrics::{Series, stage_name},
-        state::{Shared, at_the_line},
+        state::Shared,
     },
     frame::clock,
     measuring::{cgroup, network},
@@ -74,10 +74,10 @@ fn router(desk: Desk, guard: Guard) -> Router {
     guarded(guard, open, queries, commands).with_state(Arc::new(desk))
 }
 
+/// Answers at the start line and not before: a probe that fails would leave a Warning event, and one
+/// that asks again is late.
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
-    let stage = desk.shared.snapshot().stage;
-    let status = if at_the_line(stage) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, format!("{}\n", stage_name(stage))).into_response()
+    stage_name(desk.shared.at_the_line().await).into_response()
 }
 
 async fn start(State(desk): State<Arc<Desk>>, Json(command): Json<StartCommand>) -> Response {

@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::timeout};
 const MOST_PERCENTILES: usize = 16;
 
 /// Whether a runner in this stage stands at the start line, or is past it.
-pub fn at_the_line(stage: RunnerStage) -> bool {
+fn at_the_line(stage: RunnerStage) -> bool {
     !matches!(stage, RunnerStage::Preflight | RunnerStage::Loading | RunnerStage::WarmingUp)
 }
 
@@ -95,10 +95,20 @@ impl Shared {
     }
 
     pub async fn start_command(&self) -> StartCommand {
+        self.first(|snapshot| snapshot.command).await
+    }
+
+    /// Waits for the start line; returns the stage, which may be a later one.
+    pub async fn at_the_line(&self) -> RunnerStage {
+        self.first(|snapshot| Some(snapshot.stage).filter(|stage| at_the_line(*stage))).await
+    }
+
+    /// The first that `of` finds in a snapshot.
+    async fn first<T>(&self, of: impl Fn(&Snapshot) -> Option<T>) -> T {
         let mut receiver = self.snapshot.subscribe();
-        let accepted = receiver.wait_for(|snapshot| snapshot.command.is_some()).await;
-        match accepted.ok().and_then(|snapshot| snapshot.command) {
-            Some(command) => command,
+        let found = receiver.wait_for(|snapshot| of(snapshot).is_some()).await;
+        match found.ok().and_then(|snapshot| of(&snapshot)) {
+            Some(found) => found,
             // The sender is self: it cannot be gone while this runs.
             None => std::future::pending().await,
         }

@@ -11,16 +11,22 @@ use crate::{
 use dragstrip_crds::observed::ServerTruth;
 use std::{
     net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::sleep};
 
 /// How long a server that was ready counts as ready while its connection stays
 /// open. It is probed every second, and each query is work for its threads.
 const READY_STANDS: Duration = Duration::from_secs(10);
 
+/// Until a server that starts is tried again.
+const NEXT_TRY: Duration = Duration::from_millis(200);
+
 pub struct Neighbour {
     pub address: SocketAddr,
+    /// Whether it has accepted a connection.
+    started: AtomicBool,
     /// Its connection, made when it is first needed and after it broke, and when the server
     /// last answered over it that it is ready.
     connection: Mutex<Option<(Server, Option<Instant>)>>,
@@ -28,7 +34,7 @@ pub struct Neighbour {
 
 impl Neighbour {
     pub fn at(address: SocketAddr) -> Self {
-        Self { address, connection: Mutex::new(None) }
+        Self { address, started: AtomicBool::new(false), connection: Mutex::new(None) }
     }
 
     async fn still_ready(&self) -> bool {
@@ -82,6 +88,19 @@ impl Neighbours {
         let connect = || Server::connect(neighbour.address, &self.access, ANSWER_TIMEOUT);
         connect().await?.command::<()>(&["PING"]).await?;
         connect().await
+    }
+
+    /// Waits until every server has accepted a connection: each probe that failed while they start
+    /// would leave a Warning event.
+    pub async fn started(&self) {
+        for neighbour in &self.servers {
+            while !neighbour.started.load(Ordering::Relaxed) {
+                match self.query(neighbour, persistence).await {
+                    Err(ServerError::Connect(_)) => sleep(NEXT_TRY).await,
+                    _ => neighbour.started.store(true, Ordering::Relaxed),
+                }
+            }
+        }
     }
 
     /// Whether every server answers and has loaded its data set; the error says which does not.

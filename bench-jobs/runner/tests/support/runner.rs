@@ -206,7 +206,7 @@ impl Pod {
     /// Starts it and waits until it stands at the line.
     pub async fn at_the_line(self) -> Runner {
         let runner = self.start().await;
-        wait_for("the runner to be ready", async || (runner.ready().await == 200).then_some(())).await;
+        runner.ready().await;
         runner
     }
 }
@@ -221,9 +221,10 @@ impl Runner {
         String::from_utf8_lossy(&fs::read(self.path(name)).unwrap_or_default()).into_owned()
     }
 
-    /// The status of `/ready`.
-    pub async fn ready(&self) -> u16 {
-        self.client.get(format!("{}/ready", self.address)).send().await.unwrap().status().as_u16()
+    /// Waits for the answer of `/ready`, as the kubelet does.
+    pub async fn ready(&self) {
+        let answer = self.client.get(format!("{}/ready", self.address)).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "a probe fails");
     }
 
     /// Sends a start command; returns the answer's status and state.

@@ -13,8 +13,8 @@ use dragstrip_e2e::{
     results::{self, operation, phase, plausible},
     with_namespace,
 };
-use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Event};
+use kube::{ResourceExt, api::ListParams};
 use std::time::Duration;
 
 const PREPARED: &str = "
@@ -125,6 +125,9 @@ async fn the_status_shows_how_many_keys_are_written() -> Result<()> {
         env.run("many", &against("redis", MANY_KEYS)).await?;
         let first = percent(&env, "many", "write and count the keys of load", &[]).await?;
         percent(&env, "many", "write and count the keys of load", &[&first]).await?;
+        let failed_probes = ListParams::default().fields("reason=Unhealthy");
+        let events = env.api::<Event>().list(&failed_probes).await?.items;
+        ensure!(events.is_empty(), "a server that starts and a client that prepares are healthy: {events:?}");
         Ok(())
     })
     .await

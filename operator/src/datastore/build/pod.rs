@@ -41,16 +41,14 @@ const CLIENT_CERTIFICATE: &str = "tls-client";
 const LAST_WORDS: &str = "FallbackToLogsOnError";
 /// Difference between the port of a shard's bus and its own.
 const BUS_PORT_ABOVE: i32 = 10_000;
+/// Seconds that the observer's answer may take: it waits for a server that starts.
+const STARTED_WITHIN: i32 = 60;
 /// Readable by the user and group, which are the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
 pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
     let name = if engines::speaks_resp(spec) { "resp" } else { "server" };
     if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
-}
-
-fn readiness(path: &str, port: i32) -> Probe {
-    Probe { timeout_seconds: Some(2), ..http_probe(path, port, 3) }
 }
 
 fn tcp_probe(port: i32, failure_threshold: i32) -> Probe {
@@ -109,7 +107,8 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&Ver
         env: Some(env),
         restart_policy: Some("Always".to_owned()),
         ports: Some(vec![port(OBSERVER, i32::from(OBSERVER_PORT))]),
-        readiness_probe: queries.then(|| readiness(READY_PATH, i32::from(OBSERVER_PORT))),
+        readiness_probe: queries
+            .then(|| http_probe(READY_PATH, i32::from(OBSERVER_PORT), STARTED_WITHIN)),
         resources: Some(resources::of_helper()),
         termination_message_policy: Some(LAST_WORDS.to_owned()),
         security_context: Some(locked_down()),
@@ -133,8 +132,8 @@ fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
 /// queries the server, the observer's readiness counts and nothing probes the server's.
 fn probes(spec: &DatastoreSpec) -> (Option<Probe>, Option<Probe>) {
     let custom = spec.custom.as_ref();
-    let mut answer =
-        custom.and_then(|custom| custom.readiness_path.as_ref()).map(|path| readiness(path, spec.port));
+    let path = custom.and_then(|custom| custom.readiness_path.as_ref());
+    let mut answer = path.map(|path| http_probe(path, spec.port, 2));
     if let Some(http) = answer.as_mut().and_then(|probe| probe.http_get.as_mut()) {
         http.scheme = spec.tls.is_some().then(|| "HTTPS".to_owned());
     }

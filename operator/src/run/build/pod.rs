@@ -31,6 +31,8 @@ use k8s_openapi::api::core::v1::{
 const CLIENT_USER: i64 = 65532;
 /// Time for a client pod to end its tool and write its result.
 const CLIENT_GRACE_SECONDS: i64 = 8;
+/// Seconds that a runner's readiness may take, which is the start line: a day, more than any `load` takes.
+const PREPARED_WITHIN: i32 = 86_400;
 /// The runner in its own image.
 const RUNNER: &str = "/dragstrip-runner";
 /// Where the runner is copied to in client pods with another image.
@@ -175,8 +177,7 @@ fn client(
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
         env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
         ports: Some(vec![port("runner", i32::from(RUNNER_PORT))]),
-        // Load may delay the runner; a missed probe must not cause an event.
-        readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), 30)),
+        readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), PREPARED_WITHIN)),
         resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),
         volume_mounts: Some(bin.into_iter().chain(own).chain(further).collect()),
