@@ -238,7 +238,7 @@ impl Env {
         holds: impl Fn(&BenchmarkRun) -> bool,
     ) -> Result<BenchmarkRun> {
         let api: Api<BenchmarkRun> = self.api();
-        until(&format!("BenchmarkRun {name}: {what}"), within, || async {
+        let run = until(&format!("BenchmarkRun {name}: {what}"), within, || async {
             Ok(match api.get_opt(name).await? {
                 None => Look::NotYet("it does not exist".to_owned()),
                 Some(found) if holds(&found) => Look::Done(found),
@@ -246,7 +246,17 @@ impl Env {
                 Some(found) => Look::NotYet(dump::run_line(&found)),
             })
         })
-        .await
+        .await?;
+        if phase(&run).finished() {
+            self.pass_turn_on();
+        }
+        Ok(run)
+    }
+
+    /// Lets the next test send load, in the background: this one has results to look at.
+    fn pass_turn_on(&self) {
+        let env = self.clone();
+        tokio::spawn(async move { env.turn.pass_on_if(teardown::idle(&env)).await });
     }
 
     /// Waits until the run's status shows `wanted`.

@@ -1,6 +1,6 @@
 //! The end of a test: what it declared is deleted, and what that made must follow.
 
-use crate::{Env, Look, operator, until};
+use crate::{Env, Look, operator, phase, until};
 use anyhow::Result;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::{
@@ -24,6 +24,8 @@ const OURS: &str = "app.kubernetes.io/managed-by=dragstrip-operator";
 const CLIENTS: &str = "dragstrip.dev/run";
 /// How long what runs and Datastores made may take to go.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// How long a test that goes on may wait until its turn is the next test's.
+const IDLE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Deletes all suites and runs, passes the turn to send load on when they are gone, deletes
 /// all Datastores, waits until nothing of theirs is left, and deletes the
@@ -58,7 +60,26 @@ fn nothing(left: &[String]) -> Look<()> {
 /// What keeps the load of other tests from the nodes.
 async fn load(env: &Env) -> Result<Vec<String>> {
     let mut left = names::<BenchmarkRun>(env, "").await?;
-    left.extend(held(env).await?);
+    left.extend(clients(env).await?);
+    Ok(left)
+}
+
+/// Whether all runs of the namespace have ended, and what sent their load is soon gone.
+pub(crate) async fn idle(env: &Env) -> bool {
+    let gone = until(&format!("no clients in {}", env.namespace), IDLE_WITHIN, || async {
+        let runs = env.labelled::<BenchmarkRun>("").await?;
+        if !runs.iter().all(|run| phase(run).finished())
+            || !names::<BenchmarkSuite>(env, "").await?.is_empty()
+        {
+            return Ok(Look::Never("more load follows".to_owned()));
+        }
+        Ok(nothing(&clients(env).await?))
+    });
+    gone.await.is_ok()
+}
+
+async fn clients(env: &Env) -> Result<Vec<String>> {
+    let mut left = held(env).await?;
     let pods: Vec<Pod> = env.labelled(CLIENTS).await?;
     left.extend(pods.iter().filter(|pod| !ended(pod)).map(|pod| format!("Pod {}", pod.name_any())));
     Ok(left)

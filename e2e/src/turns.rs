@@ -7,7 +7,7 @@
 //! without another test's servers has the cluster alone.
 
 use anyhow::Result;
-use std::sync::LazyLock;
+use std::{future::Future, sync::LazyLock};
 use tokio::sync::{
     Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit, watch,
 };
@@ -78,5 +78,13 @@ impl Turn {
     /// The next test's.
     pub(crate) async fn pass_on(&self) {
         *self.0.lock().await = None;
+    }
+
+    /// The next test's, if this one is `idle`. To take it meanwhile means to wait for the answer.
+    pub(crate) async fn pass_on_if(&self, idle: impl Future<Output = bool>) {
+        let mut held = self.0.lock().await;
+        if held.is_some() && idle.await {
+            *held = None;
+        }
     }
 }

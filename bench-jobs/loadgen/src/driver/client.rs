@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::counts::recorder::{Origin, Recorder};
 use crate::counts::replies::{Answered, Flight, Sent};
@@ -22,8 +22,10 @@ use crate::wire::slots::SlotMap;
 use crate::workload::mix::{OperationIndex, OperationWalk};
 use crate::workload::requests::RequestSource;
 
-/// Redirections of one request that are followed at most.
+/// Redirections of one request that are followed at most, once it is older than [`DISAGREEMENT`].
 const MAXIMUM_HOPS: u32 = 16;
+/// How long two nodes may name each other as the owner of a slot, until their news of it have spread.
+const DISAGREEMENT: Duration = Duration::from_secs(5);
 /// Bytes of due requests that are handed to the kernel at once at most.
 const LARGEST_WRITE_BYTES: usize = 64 * 1024;
 /// Makes a node answer for a slot that is still moving to it.
@@ -278,8 +280,12 @@ impl Client {
     fn follow(&mut self, place: usize) -> Result<(), LoadError> {
         let Some(link) = self.links.get_mut(place) else { return Ok(()) };
         let (mut answered, label) = (std::mem::take(&mut link.to_follow), Arc::clone(&link.name.label));
-        if answered.iter().any(|one| one.direction.is_some() && one.sent.hops >= MAXIMUM_HOPS) {
-            return Err(link.error(LoadCause::Redirect(MAXIMUM_HOPS)));
+        let lost = |one: &&Answered| {
+            let age = self.last_arrival.duration_since(one.sent.origin.instant);
+            one.direction.is_some() && one.sent.hops >= MAXIMUM_HOPS && age >= DISAGREEMENT
+        };
+        if let Some(lost) = answered.iter().find(lost) {
+            return Err(link.error(LoadCause::Redirect(lost.sent.hops)));
         }
         for Answered { mut sent, direction } in answered.drain(..) {
             let Some(direction) = direction else {

@@ -267,6 +267,46 @@ fn misses_are_filled_where_the_keys_are_also_while_slots_move() {
     assert_eq!(cluster.answered(&report.commands), report.commands);
 }
 
+/// A cluster of which two nodes name each other as the owner of the slot of m:7, with the number of the one that
+/// does not know that it is.
+fn disagreeing() -> (Cluster, u16, usize) {
+    let cluster = Cluster::start(0);
+    let answer = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
+    let slot: u16 = answer.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
+    let from = usize::from(slot / 5461).min(2);
+    let owner = (from + 1) % 3;
+    cluster.nodes[from].0.ask(&[&format!("CLUSTER SETSLOT {slot} NODE {}", cluster.identity(owner))]);
+    (cluster, slot, owner)
+}
+
+const OF_ONE_SLOT: &str =
+    "server.cluster=true keyPrefix=m: keyMinimum=7 keyMaximum=7 connectionsPerThread=1 ratio=1:0";
+
+#[test]
+fn nodes_that_disagree_about_a_slot_for_a_moment_lose_no_request() {
+    let (cluster, slot, owner) = disagreeing();
+    let running = Running::start(cluster.port(), &format!("{OF_ONE_SLOT} requestsPerConnection=50"), None);
+    let node = &cluster.nodes[owner].0;
+    wait_for("more redirections than a client follows", || {
+        let answer = node.ask(&["INFO errorstats"]);
+        let count = answer.split_once("errorstat_MOVED:count=")?.1.lines().next()?.parse::<u64>().ok()?;
+        (count > 100).then_some(())
+    });
+    node.ask(&[&format!("CLUSTER SETSLOT {slot} NODE {}", cluster.identity(owner))]);
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let totals = ended.report().totals;
+    assert_eq!((totals.count, totals.errors), (50, 0));
+}
+
+#[test]
+fn nodes_that_never_agree_about_a_slot_end_the_load() {
+    let (cluster, ..) = disagreeing();
+    let ended = run(cluster.port(), &format!("{OF_ONE_SLOT} duration=60s"));
+    assert_eq!(ended.code, 7, "{ended:?}");
+    assert!(ended.stderr.contains("times in a row"), "{ended:?}");
+}
+
 #[test]
 fn redirections_of_a_cluster_that_is_not_declared_are_errors_also_with_fills() {
     let cluster = Cluster::start(0);

@@ -107,8 +107,7 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str, key: Option<&Ver
         env: Some(env),
         restart_policy: Some("Always".to_owned()),
         ports: Some(vec![port(OBSERVER, i32::from(OBSERVER_PORT))]),
-        readiness_probe: queries
-            .then(|| http_probe(READY_PATH, i32::from(OBSERVER_PORT), STARTED_WITHIN)),
+        readiness_probe: queries.then(|| http_probe(READY_PATH, i32::from(OBSERVER_PORT), STARTED_WITHIN)),
         resources: Some(resources::of_helper()),
         termination_message_policy: Some(LAST_WORDS.to_owned()),
         security_context: Some(locked_down()),
