@@ -1,6 +1,6 @@
 //! The end of a test: what it declared is deleted, and what that made must follow.
 
-use crate::{Env, Look, operator, phase, until};
+use crate::{Env, Look, operator, phase, until, wait::PAUSE};
 use anyhow::Result;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::{
@@ -17,7 +17,10 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use serde::de::DeserializeOwned;
-use std::{fmt::Debug, time::Duration};
+use std::{
+    fmt::Debug,
+    time::{Duration, Instant},
+};
 
 const OURS: &str = "app.kubernetes.io/managed-by=dragstrip-operator";
 /// The label of every client pod.
@@ -64,18 +67,22 @@ async fn load(env: &Env) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// Whether all runs of the namespace have ended, and what sent their load is soon gone.
-pub(crate) async fn idle(env: &Env) -> bool {
-    let gone = until(&format!("no clients in {}", env.namespace), IDLE_WITHIN, || async {
+/// Whether all runs of the namespace have ended, and what sent their load is soon gone. Not with [`until`],
+/// whose future cannot be spawned.
+pub(crate) async fn idle(env: &Env) -> Result<bool> {
+    let begun = Instant::now();
+    while begun.elapsed() < IDLE_WITHIN {
         let runs = env.labelled::<BenchmarkRun>("").await?;
-        if !runs.iter().all(|run| phase(run).finished())
-            || !names::<BenchmarkSuite>(env, "").await?.is_empty()
-        {
-            return Ok(Look::Never("more load follows".to_owned()));
+        let ended = runs.iter().all(|run| phase(run).finished());
+        if !ended || !names::<BenchmarkSuite>(env, "").await?.is_empty() {
+            return Ok(false);
         }
-        Ok(nothing(&clients(env).await?))
-    });
-    gone.await.is_ok()
+        if clients(env).await?.is_empty() {
+            return Ok(true);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(false)
 }
 
 async fn clients(env: &Env) -> Result<Vec<String>> {

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(150);
+pub(crate) const PAUSE: Duration = Duration::from_millis(150);
 
 /// What a look found.
 #[derive(Debug)]

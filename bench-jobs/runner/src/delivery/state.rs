@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::timeout};
 const MOST_PERCENTILES: usize = 16;
 
 /// Whether a runner in this stage stands at the start line, or is past it.
-fn at_the_line(stage: RunnerStage) -> bool {
+pub fn at_the_line(stage: RunnerStage) -> bool {
     !matches!(stage, RunnerStage::Preflight | RunnerStage::Loading | RunnerStage::WarmingUp)
 }
 
