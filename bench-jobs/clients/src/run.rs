@@ -22,10 +22,8 @@ use crate::work::batches::{self, BatchLoader};
 use crate::work::tasks::{LoadTask, SharedWork};
 use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
-use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
-use dragstrip_loadgen::driver::{
-    self, ClockAnchor, CpuTime, Ending, ProgressLines, ScheduleTimes, Signals, Stopper,
-};
+use dragstrip_loadgen::counts::report::{Failure, Report};
+use dragstrip_loadgen::driver::{self, ClockAnchor, Ending, ProgressLines, Signals, Stopper};
 use dragstrip_loadgen::wire::connect;
 use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
@@ -156,7 +154,6 @@ impl Conductor<'_> {
     async fn wait_at_line(&self, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
         let line = gathered.clock.line(self.configuration.specification.start_at_unix_nanos);
-        gathered.line = Some(line);
         driver::wait_until(line).await;
         line.max(gathered.clock.instant())
     }
@@ -193,14 +190,13 @@ impl Conductor<'_> {
         let counters = self.counters.progress();
         let mut progress = ProgressLines::new(self.configuration.progress_interval, origin);
         let mut silence = Silence { answers: self.counters.answers(), since: Instant::now() };
-        let mut baseline = None;
+        let cpu_times = || self.threads.cpu_times(self.configuration.threads);
+        let mut cpu_before = None;
         let outcome = loop {
             tokio::select! {
                 biased;
                 stopper = signals.next() => break self.stop(running, stopper, gathered).await,
-                () = self.counters.measuring(), if baseline.is_none() => {
-                    baseline = Some(CpuBaseline::take(self.threads, self.configuration.threads));
-                }
+                () = self.counters.measuring(), if cpu_before.is_none() => cpu_before = Some(cpu_times()),
                 ended = self.until_done(running, gathered) => break ended,
                 Some(lost) = lost.recv() => break Err(self.broken(&lost)),
                 _ = tick.tick() => {
@@ -217,8 +213,8 @@ impl Conductor<'_> {
                 }
             }
         };
-        if let Some(baseline) = baseline {
-            (gathered.process_cpu, gathered.thread_cpu) = baseline.used(self.threads);
+        if let Some(before) = cpu_before {
+            gathered.thread_cpu = cpu_threads::used(&before, &cpu_times());
         }
         outcome
     }
@@ -260,27 +256,5 @@ impl Silence {
             *self = Self { answers, since: Instant::now() };
         }
         self.since.elapsed()
-    }
-}
-
-/// CPU times when the measured part began.
-struct CpuBaseline {
-    at: Instant,
-    process: CpuTime,
-    threads: Vec<(usize, ScheduleTimes)>,
-    thread_count: usize,
-}
-
-impl CpuBaseline {
-    fn take(threads: &RuntimeThreads, thread_count: usize) -> Self {
-        let (process, threads) = (CpuTime::of_process(), threads.cpu_times(thread_count));
-        Self { at: Instant::now(), process, threads, thread_count }
-    }
-
-    /// What was used since, by the process and by each runtime thread.
-    fn used(&self, threads: &RuntimeThreads) -> (CpuTime, Vec<ThreadCpu>) {
-        let process = CpuTime::of_process().since(self.process);
-        let after = threads.cpu_times(self.thread_count);
-        (process, cpu_threads::used(&self.threads, &after, self.at.elapsed()))
     }
 }

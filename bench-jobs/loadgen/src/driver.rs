@@ -14,6 +14,6 @@ mod supervise;
 pub(crate) mod worker;
 
 pub use clock::{ClockAnchor, wait_until};
-pub use cpu::{CpuTime, ScheduleTimes, allow_open_files};
+pub use cpu::{ScheduleTimes, allow_open_files};
 pub use phase::{Ending, Signals, Stopper};
 pub use progress::{Detail, ProgressCounters, ProgressLines};

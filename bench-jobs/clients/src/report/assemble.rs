@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dragstrip_loadgen::configuration::Configuration;
-use dragstrip_loadgen::counts::assemble::{Counts, client_cpu, not_merged, set_ending, start};
+use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
 use dragstrip_loadgen::counts::recorder::OperationRecord;
 use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
 use dragstrip_loadgen::driver::ClockAnchor;
-use dragstrip_loadgen::driver::CpuTime;
 use dragstrip_loadgen::driver::Ending;
 
 use crate::plan::{LibraryPlan, Work};
@@ -21,9 +20,6 @@ use crate::work::batches;
 /// What a run leaves behind.
 pub(crate) struct Gathered {
     pub(crate) clock: ClockAnchor,
-    /// The start line; none when the run never got there.
-    pub(crate) line: Option<Instant>,
-    pub(crate) process_cpu: CpuTime,
     pub(crate) thread_cpu: Vec<ThreadCpu>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) batch_times: Vec<Duration>,
@@ -34,8 +30,6 @@ impl Gathered {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
             clock: ClockAnchor::now(),
-            line: None,
-            process_cpu: CpuTime::default(),
             thread_cpu: Vec::new(),
             counters,
             batch_times: Vec::new(),
@@ -58,11 +52,9 @@ pub(crate) fn report(
     ending: Ending,
 ) -> Report {
     let mut report = blank(configuration);
-    report.client_cpu = client_cpu(gathered.process_cpu, gathered.thread_cpu.clone());
+    report.threads.clone_from(&gathered.thread_cpu);
     let names = [plan.work.operation_name().to_owned()];
     let recorders = gathered.counters.recorders();
-    let earliest = recorders.iter().filter_map(|recorder| recorder.first_send).min();
-    report.start = start(gathered.clock, gathered.line, earliest, None);
     let recorders = recorders.iter().map(|recorder| &**recorder).collect();
     let counts = Counts { schedule: None, names: &names, recorders, clock: gathered.clock };
     let ending = match counts.fill(&mut report, configuration) {

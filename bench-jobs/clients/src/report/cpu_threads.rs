@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use dragstrip_loadgen::counts::report::ThreadCpu;
 use dragstrip_loadgen::driver::ScheduleTimes;
@@ -35,21 +34,14 @@ fn schedule_times(directory: &std::path::Path) -> Option<ScheduleTimes> {
     ScheduleTimes::parse(&std::fs::read_to_string(directory.join("schedstat")).ok()?)
 }
 
-/// What was used between two readings that were `busy` apart.
-pub(crate) fn used(
-    before: &[(usize, ScheduleTimes)],
-    after: &[(usize, ScheduleTimes)],
-    busy: Duration,
-) -> Vec<ThreadCpu> {
+/// What was used between two readings.
+pub(crate) fn used(before: &[(usize, ScheduleTimes)], after: &[(usize, ScheduleTimes)]) -> Vec<ThreadCpu> {
     after
         .iter()
         .map(|&(thread, now)| {
             let earlier = before.iter().find(|(number, _)| *number == thread).map(|(_, times)| *times);
-            let earlier = earlier.unwrap_or_default();
-            let cpu_seconds = now.running.saturating_sub(earlier.running).as_secs_f64();
-            let waiting_seconds = now.waiting.saturating_sub(earlier.waiting).as_secs_f64();
-            let share = if busy.is_zero() { 0.0 } else { cpu_seconds / busy.as_secs_f64() };
-            ThreadCpu { thread, cpu_seconds, waiting_seconds, share }
+            let ScheduleTimes { running, waiting } = now.since(earlier.unwrap_or_default());
+            ThreadCpu { thread, cpu_seconds: running.as_secs_f64(), waiting_seconds: waiting.as_secs_f64() }
         })
         .collect()
 }
@@ -57,6 +49,7 @@ pub(crate) fn used(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn only_what_was_used_between_the_readings_counts() {
@@ -64,7 +57,7 @@ mod tests {
             running: Duration::from_millis(running),
             waiting: Duration::from_millis(waiting),
         };
-        let used = used(&[(1, times(500, 40))], &[(1, times(900, 140))], Duration::from_secs(1));
+        let used = used(&[(1, times(500, 40))], &[(1, times(900, 140))]);
         let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
         assert!(near(used[0].cpu_seconds, 0.4) && near(used[0].waiting_seconds, 0.1), "{used:?}");
     }
@@ -79,8 +72,8 @@ mod tests {
         while started.elapsed() < Duration::from_millis(30) {
             sum = (0..10_000).fold(sum, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
         }
-        let used = used(&before, &threads.cpu_times(1), started.elapsed());
+        let used = used(&before, &threads.cpu_times(1));
         assert_eq!(used.len(), 1, "schedstat of this thread must be readable ({sum})");
-        assert!(used[0].cpu_seconds > 0.0 && used[0].share > 0.0, "{used:?}");
+        assert!(used[0].cpu_seconds > 0.0, "{used:?}");
     }
 }

@@ -17,11 +17,9 @@ use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
 use crate::counts::recorder::{OperationRecord, Recorder, Second};
 use crate::counts::report::{
-    ClientCpu, ErrorReport, Failure, Report, RunStatus, ShardReport, StartReport, ThreadCpu, Totals,
-    WarmupReport,
+    ErrorReport, Failure, Report, RunStatus, ShardReport, ThreadCpu, Totals, WarmupReport,
 };
 use crate::driver::clock::ClockAnchor;
-use crate::driver::cpu::CpuTime;
 use crate::driver::pacer::ScheduleCounts;
 use crate::driver::phase::{Ending, Stopper};
 use crate::driver::worker::WorkerOutcome;
@@ -30,17 +28,10 @@ use crate::workload::operations::{self, OperationSpec};
 /// What a run leaves behind.
 pub(crate) struct Gathered {
     pub(crate) clock: ClockAnchor,
-    /// The start line; none when the run never got there.
-    pub(crate) line: Option<Instant>,
-    pub(crate) process_cpu: CpuTime,
     pub(crate) outcomes: Vec<WorkerOutcome>,
 }
 
 impl Gathered {
-    pub(crate) fn new() -> Self {
-        Self { clock: ClockAnchor::now(), line: None, process_cpu: CpuTime::default(), outcomes: Vec::new() }
-    }
-
     fn recorders(&self) -> impl Iterator<Item = &Recorder> {
         self.outcomes.iter().filter_map(|outcome| outcome.recorder.as_ref())
     }
@@ -193,14 +184,8 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         specification: Some(configuration.specification.clone()),
-        start: start(
-            gathered.clock,
-            gathered.line,
-            gathered.recorders().filter_map(|recorder| recorder.first_send).min(),
-            gathered.recorders().filter_map(|recorder| recorder.last_first_send).max(),
-        ),
         pushes: gathered.recorders().map(|recorder| recorder.pushes).sum(),
-        client_cpu: client_cpu(gathered.process_cpu, gathered.outcomes.iter().map(thread_cpu).collect()),
+        threads: gathered.outcomes.iter().map(thread_cpu).collect(),
         shards: if configuration.server().cluster { shards(&gathered) } else { Vec::new() },
         ..Report::default()
     };
@@ -337,22 +322,6 @@ pub fn set_ending(report: &mut Report, ending: Ending) {
     }
 }
 
-/// How well the connections started together, of which the `earliest` and the `latest` first sent then.
-pub fn start(
-    clock: ClockAnchor,
-    line: Option<Instant>,
-    earliest: Option<Instant>,
-    latest: Option<Instant>,
-) -> StartReport {
-    let Some(line) = line else { return StartReport::default() };
-    let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
-    StartReport {
-        line_unix_nanos: Some(clock.unix_nanos_at(line)),
-        first_send_min_micros: earliest.map(late),
-        first_send_max_micros: latest.map(late),
-    }
-}
-
 fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
@@ -372,18 +341,6 @@ fn totals(records: &[OperationRecord], operations_per_second: f64) -> Totals {
 fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
     // To fall asleep and to wake may take more CPU than the requests, and leaves room for more of them.
     let waited = outcome.schedule.as_ref().map(|counts| counts.waited).unwrap_or_default();
-    let cpu_seconds = outcome.cpu.total().min(outcome.busy.saturating_sub(waited)).as_secs_f64();
-    let busy = outcome.busy.as_secs_f64();
-    let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
-    let waiting_seconds = outcome.cpu.waiting.as_secs_f64();
-    ThreadCpu { thread: outcome.thread, cpu_seconds, waiting_seconds, share }
-}
-
-pub fn client_cpu(process: CpuTime, threads: Vec<ThreadCpu>) -> ClientCpu {
-    ClientCpu {
-        user_seconds: process.user.as_secs_f64(),
-        system_seconds: process.system.as_secs_f64(),
-        max_thread_share: threads.iter().map(|thread| thread.share).fold(0.0, f64::max),
-        threads,
-    }
+    let cpu_seconds = outcome.cpu.running.min(outcome.busy.saturating_sub(waited)).as_secs_f64();
+    ThreadCpu { thread: outcome.thread, cpu_seconds, waiting_seconds: outcome.cpu.waiting.as_secs_f64() }
 }

@@ -139,8 +139,6 @@ pub struct Recorder {
     pub(crate) fill: Option<OperationIndex>,
     /// First send of the measured window.
     pub first_send: Option<Instant>,
-    /// Last of the connections' first sends.
-    pub(crate) last_first_send: Option<Instant>,
     pub(crate) last_reply: Option<Instant>,
     /// Successful replies of the measured window so far, of all operations but `fill`.
     pub(crate) succeeded: u64,
@@ -167,7 +165,6 @@ impl Recorder {
             by_second: LatencySeries::new()?,
             fill: None,
             first_send: None,
-            last_first_send: None,
             last_reply: None,
             succeeded: 0,
             failed: 0,
@@ -187,7 +184,6 @@ impl Recorder {
     /// The first measured request of a connection leaves at `instant`.
     pub fn note_first_send(&mut self, instant: Instant) {
         self.first_send = Some(self.first_send.map_or(instant, |first| first.min(instant)));
-        self.last_first_send = Some(self.last_first_send.map_or(instant, |last| last.max(instant)));
     }
 
     /// So many requests of the measured window, of so many bytes together, were written.

@@ -37,8 +37,6 @@ pub struct Report {
     pub started_at_unix_nanos: Option<u64>,
     /// Seconds until the last reply received; at least until the end of a schedule that was completed.
     pub window_seconds: f64,
-    /// How well the connections started together.
-    pub start: StartReport,
     /// Sums over all operations.
     pub totals: Totals,
     /// Results of each operation that was sent: `SET`, `GET`, `MSET+EXPIREAT`, or the command of a
@@ -52,8 +50,8 @@ pub struct Report {
     pub errors: Vec<ErrorReport>,
     /// RESP3 push messages received; they answer no request.
     pub pushes: u64,
-    /// CPU time this process used in the window.
-    pub client_cpu: ClientCpu,
+    /// CPU time of each load thread in the window.
+    pub threads: Vec<ThreadCpu>,
     pub batches: Option<BatchStatistics>,
     /// Commands sent and answered by their lower-case name, over the complete run:
     /// warm-up, error replies and redirections included, greetings not.
@@ -145,20 +143,6 @@ pub enum FailureKind {
     Client,
 }
 
-/// How well the connections started together. First sends are those of the
-/// measured window; a warm-up lies between the line and them. The line is the wanted start
-/// instant, or the moment all connections were ready when none was wanted.
-#[skip_serializing_none]
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct StartReport {
-    pub line_unix_nanos: Option<u64>,
-    /// From the line to the first send of the earliest connection, in microseconds.
-    pub first_send_min_micros: Option<f64>,
-    /// From the line to the first send of the latest connection, in microseconds.
-    pub first_send_max_micros: Option<f64>,
-}
-
 /// Sums over all operations.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -225,17 +209,6 @@ pub struct ErrorReport {
     pub first_message: String,
 }
 
-/// CPU time this process used in the window.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClientCpu {
-    pub user_seconds: f64,
-    pub system_seconds: f64,
-    pub threads: Vec<ThreadCpu>,
-    /// Share of one CPU that the busiest load thread used; near 1 the client sets the pace.
-    pub max_thread_share: f64,
-}
-
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThreadCpu {
@@ -244,8 +217,6 @@ pub struct ThreadCpu {
     pub cpu_seconds: f64,
     /// Ready to run, without a CPU, in seconds; 0 if the kernel does not report it.
     pub waiting_seconds: f64,
-    /// Share of one CPU while the thread ran its load, 0 to 1.
-    pub share: f64,
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! CPU time used by this process and by single threads, and its limit of open
-//! files. Reads and sets only what belongs to this process.
+//! CPU time of threads, and the limit of open files. Reads and sets only what belongs to this process.
 
 use std::{fs, time::Duration};
 
-use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::resource::{Resource, Usage, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use thiserror::Error;
 
@@ -21,24 +20,12 @@ pub enum LimitError {
     RaiseLimit { needed: u64, source: nix::Error },
 }
 
-/// CPU time in user and kernel mode.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct CpuTime {
-    /// User mode.
-    pub user: Duration,
-    /// Kernel mode.
-    pub system: Duration,
-    /// Time in which a thread was ready to run and had no CPU; zero for a process, and if the kernel
-    /// does not report it.
-    pub waiting: Duration,
-}
-
 /// The times of a thread by the kernel's scheduler.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ScheduleTimes {
-    /// On a CPU.
+    /// On a CPU, in user and kernel mode.
     pub running: Duration,
-    /// Ready to run, without a CPU.
+    /// Ready to run, without a CPU; zero if the kernel does not report it.
     pub waiting: Duration,
 }
 
@@ -48,45 +35,23 @@ impl ScheduleTimes {
         let mut times = text.split_ascii_whitespace().map(|number| number.parse().map(Duration::from_nanos));
         Some(Self { running: times.next()?.ok()?, waiting: times.next()?.ok()? })
     }
-}
 
-impl CpuTime {
-    /// Time used by all threads of the process so far.
-    pub fn of_process() -> Self {
-        Self::of(UsageWho::RUSAGE_SELF)
-    }
-
-    /// Time used by the calling thread so far.
-    pub(crate) fn of_thread() -> Self {
+    /// Those of the calling thread so far. Its time on a CPU is that of getrusage, which every kernel has.
+    pub(crate) fn of_this_thread() -> Self {
         let schedule = fs::read_to_string("/proc/thread-self/schedstat");
-        let times = schedule.ok().and_then(|text| ScheduleTimes::parse(&text)).unwrap_or_default();
-        Self { waiting: times.waiting, ..Self::of(UsageWho::RUSAGE_THREAD) }
+        let times = schedule.ok().and_then(|text| Self::parse(&text)).unwrap_or_default();
+        let used = |usage: Usage| duration(usage.user_time()) + duration(usage.system_time());
+        // The call cannot fail for one's own thread; zero would show.
+        Self { running: getrusage(UsageWho::RUSAGE_THREAD).map(used).unwrap_or_default(), ..times }
     }
 
     /// What was used since an `earlier` reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
-            user: self.user.saturating_sub(earlier.user),
-            system: self.system.saturating_sub(earlier.system),
+            running: self.running.saturating_sub(earlier.running),
             waiting: self.waiting.saturating_sub(earlier.waiting),
         }
-    }
-
-    pub(crate) fn total(self) -> Duration {
-        self.user + self.system
-    }
-
-    /// The call cannot fail for one's own process on Linux; zero would show.
-    fn of(who: UsageWho) -> Self {
-        getrusage(who).map_or_else(
-            |_| Self::default(),
-            |usage| Self {
-                user: duration(usage.user_time()),
-                system: duration(usage.system_time()),
-                ..Self::default()
-            },
-        )
     }
 }
 
@@ -120,15 +85,14 @@ mod tests {
     };
 
     #[test]
-    fn work_shows_as_cpu_time_of_the_thread_and_the_process() {
-        let (process, thread) = (CpuTime::of_process(), CpuTime::of_thread());
+    fn work_shows_as_cpu_time_of_the_thread() {
+        let before = ScheduleTimes::of_this_thread();
         let mut sum = 0_u64;
         let deadline = std::time::Instant::now() + Duration::from_secs(4);
-        while CpuTime::of_thread().since(thread).total() < Duration::from_millis(20) {
+        while ScheduleTimes::of_this_thread().since(before).running < Duration::from_millis(20) {
             assert!(std::time::Instant::now() < deadline, "no CPU time was counted ({sum})");
             sum = (0..10_000).fold(sum, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
         }
-        assert!(CpuTime::of_process().since(process).total() >= Duration::from_millis(20));
     }
 
     #[test]
@@ -142,23 +106,22 @@ mod tests {
     #[test]
     fn threads_that_share_a_cpu_wait_for_it() {
         let used = || {
-            let before = CpuTime::of_thread();
+            let before = ScheduleTimes::of_this_thread();
             let this = Pid::from_raw(0);
             let allowed = sched_getaffinity(this).unwrap();
             let mut only = CpuSet::new();
             only.set((0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap()).unwrap()).unwrap();
             sched_setaffinity(this, &only).unwrap();
             let deadline = std::time::Instant::now() + Duration::from_secs(10);
-            let since = || CpuTime::of_thread().since(before);
+            let since = || ScheduleTimes::of_this_thread().since(before);
             while since().waiting.is_zero() && std::time::Instant::now() < deadline {
                 std::hint::spin_loop();
             }
             since()
         };
         let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(used)).collect();
-        let used: Vec<CpuTime> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let used: Vec<ScheduleTimes> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(used.iter().any(|time| time.waiting > Duration::ZERO), "nobody waited: {used:?}");
-        assert_eq!(CpuTime::of_process().waiting, Duration::ZERO, "a process has no such account");
     }
 
     #[test]

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep_until;
 
 use crate::configuration::Configuration;
 use crate::counts::assemble::{self, Gathered};
 use crate::counts::report::{Failure, Report};
 use crate::driver::clock::ClockAnchor;
 use crate::driver::connector::Load;
-use crate::driver::cpu::{self, CpuTime};
+use crate::driver::cpu;
 use crate::driver::phase::{Ending, Phase, Signals};
 use crate::driver::progress::{ProgressCounters, ProgressLines};
 use crate::driver::worker::{self, WorkerEvent, WorkerPlan};
@@ -24,7 +23,7 @@ use crate::workload::requests::RequestTemplates;
 /// has how it ended and what was done until then.
 pub async fn run(configuration: Configuration) -> Report {
     let configuration = Arc::new(configuration);
-    let mut gathered = Gathered::new();
+    let mut gathered = Gathered { clock: ClockAnchor::now(), outcomes: Vec::new() };
     let ending = match conduct(&configuration, &mut gathered).await {
         Ok(()) => Ending::Completed,
         Err(ending) => ending,
@@ -53,9 +52,7 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
     let mut crew = Crew::start(&load.into()).map_err(|error| failed("start a load thread", &error))?;
     crew.until_ready(&mut signals).await;
     let origin = if crew.ending.is_none() { crew.release(configuration, gathered) } else { Instant::now() };
-    let cpu_before = crew.until_finished(&mut signals, configuration, origin).await;
-    gathered.process_cpu =
-        cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_process().since(before));
+    crew.until_finished(&mut signals, configuration, origin).await;
     gathered.outcomes = crew.outcomes;
     crew.ending.map_or(Ok(()), Err)
 }
@@ -104,37 +101,24 @@ impl Crew {
         gathered.clock = ClockAnchor::now();
         let line = gathered.clock.line(configuration.specification.start_at_unix_nanos);
         let origin = line.max(gathered.clock.instant());
-        gathered.line = Some(line);
         self.phase.send_replace(Phase::Load { origin });
         origin
     }
 
-    /// Returns the CPU time at the begin of the measured window, if it began.
-    async fn until_finished(
-        &mut self,
-        signals: &mut Signals,
-        configuration: &Configuration,
-        since: Instant,
-    ) -> Option<CpuTime> {
-        let measured_from = since + configuration.warmup;
+    async fn until_finished(&mut self, signals: &mut Signals, configuration: &Configuration, since: Instant) {
         let mut progress = ProgressLines::new(configuration.progress_interval, since);
-        let mut cpu_before = configuration.warmup.is_zero().then(CpuTime::of_process);
         while self.outcomes.len() < self.progress.len() {
             tokio::select! {
                 biased;
                 stopper = signals.next() => self.stop(Ending::Interrupted(stopper)),
-                () = sleep_until(measured_from.into()), if cpu_before.is_none() => {
-                    cpu_before = Some(CpuTime::of_process());
-                }
                 event = self.events.recv() => {
                     let channel_closed = event.is_none();
                     self.note(event);
-                    if channel_closed { return cpu_before }
+                    if channel_closed { return }
                 }
                 () = progress.next() => progress.print(&self.progress),
             }
         }
-        cpu_before
     }
 
     fn note(&mut self, event: Option<WorkerEvent>) {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::configuration::Configuration;
 use crate::counts::report::Failure;
 use crate::driver::connector::Connector;
-use crate::driver::cpu::CpuTime;
+use crate::driver::cpu::ScheduleTimes;
 use crate::driver::event_loop::{Alarm, EventLoop, TurnError};
 use crate::driver::link::ThreadContext;
 use crate::driver::phase::Phase;
@@ -26,13 +26,13 @@ pub(crate) struct Watch<'a> {
     context: &'a Rc<ThreadContext>,
     configuration: &'a Configuration,
     /// CPU time of the thread at the begin of the measured window.
-    cpu_before: Option<CpuTime>,
+    cpu_before: Option<ScheduleTimes>,
     detail_times: DetailTimes,
 }
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(context: &'a Rc<ThreadContext>, configuration: &'a Configuration) -> Self {
-        let cpu_before = configuration.warmup.is_zero().then(CpuTime::of_thread);
+        let cpu_before = configuration.warmup.is_zero().then(ScheduleTimes::of_this_thread);
         let origin = context.measured_from.checked_sub(configuration.warmup);
         let origin = origin.unwrap_or(context.measured_from);
         let detail_times = DetailTimes::new(configuration.detail_interval, origin);
@@ -40,8 +40,8 @@ impl<'a> Watch<'a> {
     }
 
     /// CPU time the thread has used since the begin of the measured window.
-    pub(crate) fn cpu_used(&self) -> CpuTime {
-        self.cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_thread().since(before))
+    pub(crate) fn cpu_used(&self) -> ScheduleTimes {
+        self.cpu_before.map(|before| ScheduleTimes::of_this_thread().since(before)).unwrap_or_default()
     }
 
     /// When the loop must turn for [`Self::over`].
@@ -80,7 +80,7 @@ impl<'a> Watch<'a> {
         let mut cut_off = clients.pacer.as_ref().map(|pacer| pacer.answers_until);
         while !clients.is_done() {
             if self.cpu_before.is_none() && now >= self.context.measured_from {
-                self.cpu_before = Some(CpuTime::of_thread());
+                self.cpu_before = Some(ScheduleTimes::of_this_thread());
             }
             if now >= next_check {
                 clients.fail_when_silent(now, self.configuration.response_timeout)?;

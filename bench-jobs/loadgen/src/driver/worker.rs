@@ -16,7 +16,7 @@ use crate::counts::report::Failure;
 use crate::driver::client::{Client, Map, Pace};
 use crate::driver::clock::wait_until;
 use crate::driver::connector::{Connected, Connector, Load};
-use crate::driver::cpu::CpuTime;
+use crate::driver::cpu::ScheduleTimes;
 use crate::driver::event_loop::EventLoop;
 use crate::driver::link::{Link, ThreadContext};
 use crate::driver::pacer::{Pacer, Remaining, ScheduleCounts};
@@ -44,7 +44,7 @@ pub(crate) struct WorkerOutcome {
     /// How punctual an open loop was.
     pub(crate) schedule: Option<ScheduleCounts>,
     /// CPU time of the measured window.
-    pub(crate) cpu: CpuTime,
+    pub(crate) cpu: ScheduleTimes,
     /// Time for which the thread ran its measured load.
     pub(crate) busy: Duration,
     pub(crate) failure: Option<Failure>,

@@ -3,12 +3,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use dragstrip_loadgen::counts::report::{FailureKind, RunStatus};
 use nix::sys::signal::Signal;
 
-use crate::support::{Ended, RedisServer, Running, free_port, run};
+use crate::support::{Ended, RedisServer, Running, free_port, run, unix_nanos};
 
 const ENDLESS: &str = "duration=60s progressInterval=50ms keyMaximum=999 ratio=1:1";
 
@@ -103,10 +103,6 @@ fn signals_end_the_run_with_exact_partial_counts() {
     }
 }
 
-fn unix_nanos() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
-}
-
 #[test]
 fn all_connections_start_at_the_wanted_instant() {
     let server = RedisServer::start(&[]);
@@ -116,11 +112,9 @@ fn all_connections_start_at_the_wanted_instant() {
     let ended = run(server.port, &options);
     assert_eq!(ended.code, 0, "{ended:?}");
     let report = ended.report();
-    assert!(report.start.line_unix_nanos.unwrap().abs_diff(line) < 1_000);
     // Nothing leaves early; how late depends on who else uses this machine.
-    assert!(report.started_at_unix_nanos.unwrap() >= line);
-    assert!(report.start.first_send_min_micros.unwrap() >= 0.0);
-    assert!(report.start.first_send_max_micros.unwrap() < 300_000.0, "{:?}", report.start);
+    let started = report.started_at_unix_nanos.unwrap();
+    assert!((line..line + 300_000_000).contains(&started), "started {started}, wanted {line}");
 }
 
 #[test]

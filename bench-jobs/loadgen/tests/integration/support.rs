@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dragstrip_loadgen::counts::report::Report;
 use dragstrip_results::{histogram::Latencies, result::Operation};
@@ -35,6 +35,10 @@ pub(crate) fn free_port() -> u16 {
     std::iter::repeat_with(|| 10_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS)
         .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .unwrap()
+}
+
+pub(crate) fn unix_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }
 
 /// Calls `probe` until it returns something.

@@ -116,7 +116,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         hit_series: report.hit_series,
         batches: report.batches,
         client: ContainerUsage {
-            threads: busiest(report.client_cpu.threads.iter().map(thread).collect(), usize::MAX),
+            threads: busiest(report.threads.iter().map(thread).collect(), usize::MAX),
             ..ContainerUsage::default()
         },
         ..PodResult::default()
