@@ -83,7 +83,7 @@ impl Counters {
     pub(crate) fn new(threads: usize) -> Result<Self, HistogramError> {
         let shards = (0..threads.max(1))
             .map(|_| {
-                let recorder = Mutex::new(Recorder::new(1, &[], Instant::now())?);
+                let recorder = Mutex::new(Recorder::new(1, Instant::now())?);
                 Ok(Shard { sent: AtomicU64::new(0), recorder, progress: Arc::default() })
             })
             .collect::<Result<_, HistogramError>>()?;

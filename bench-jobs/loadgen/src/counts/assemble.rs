@@ -16,9 +16,7 @@ use crate::configuration::Configuration;
 use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
 use crate::counts::recorder::{OperationRecord, Recorder, Second};
-use crate::counts::report::{
-    ErrorReport, Failure, Report, RunStatus, ShardReport, ThreadCpu, Totals, WarmupReport,
-};
+use crate::counts::report::{ErrorReport, Failure, Report, RunStatus, ThreadCpu, Totals, WarmupReport};
 use crate::driver::clock::ClockAnchor;
 use crate::driver::pacer::ScheduleCounts;
 use crate::driver::phase::{Ending, Stopper};
@@ -184,9 +182,7 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         specification: Some(configuration.specification.clone()),
-        pushes: gathered.recorders().map(|recorder| recorder.pushes).sum(),
         threads: gathered.outcomes.iter().map(thread_cpu).collect(),
-        shards: if configuration.server().cluster { shards(&gathered) } else { Vec::new() },
         ..Report::default()
     };
     let names = operations::names(mix);
@@ -237,17 +233,6 @@ fn commands(
         *commands.entry("asking".into()).or_default() += asking;
     }
     commands
-}
-
-fn shards(gathered: &Gathered) -> Vec<ShardReport> {
-    let mut merged: Vec<ShardReport> = Vec::new();
-    for node in gathered.recorders().flat_map(|recorder| &recorder.nodes) {
-        match merged.iter_mut().find(|known| known.address == node.address) {
-            Some(total) => total.merge(node),
-            None => merged.push(node.clone()),
-        }
-    }
-    merged
 }
 
 /// Fills in how punctual an open loop was.

@@ -3,7 +3,6 @@
 //! Only counters, histograms and bounded error text; a recorder knows nothing
 //! of sockets. Replies that arrive together are recorded together.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dragstrip_results::histogram::{self, HistogramError};
@@ -12,7 +11,6 @@ use dragstrip_results::live::LatencyCounts;
 use hdrhistogram::Histogram;
 
 use crate::counts::errors::ErrorTable;
-use crate::counts::report::ShardReport;
 use crate::workload::mix::OperationIndex;
 use crate::workload::operations::Found;
 
@@ -129,9 +127,7 @@ pub struct Origin {
 pub struct Recorder {
     pub operations: Vec<OperationRecord>,
     pub(crate) errors: ErrorTable,
-    pub(crate) pushes: u64,
     pub(crate) asking: u64,
-    pub(crate) nodes: Vec<ShardReport>,
     pub(crate) seconds: Vec<Second>,
     /// Latencies of the successful replies in each second, but for those of `fill`.
     pub(crate) by_second: LatencySeries,
@@ -153,14 +149,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of so many operations on these nodes.
-    pub fn new(operations: usize, nodes: &[Arc<str>], origin: Instant) -> Result<Self, HistogramError> {
+    /// A recorder of so many operations.
+    pub fn new(operations: usize, origin: Instant) -> Result<Self, HistogramError> {
         Ok(Self {
             operations: (0..operations).map(|_| OperationRecord::new()).collect::<Result<_, _>>()?,
             errors: ErrorTable::default(),
-            pushes: 0,
             asking: 0,
-            nodes: nodes.iter().map(|node| ShardReport::of(node)).collect(),
             seconds: Vec::new(),
             by_second: LatencySeries::new()?,
             fill: None,
@@ -213,7 +207,7 @@ impl Recorder {
         if let Some(place) = self.tallies.get_mut(operation.0) {
             *place = tally;
         }
-        self.settle(origin, arrived, 0);
+        self.settle(origin, arrived);
     }
 
     /// A request that was due at `origin` has no answer by `now`.
@@ -229,9 +223,9 @@ impl Recorder {
         self.errors.note(operation, message);
     }
 
-    /// Records the tallied answers to requests of one origin, from `node`.
+    /// Records the tallied answers to requests of one origin.
     #[inline]
-    pub(crate) fn settle(&mut self, origin: Origin, arrived: Instant, node: usize) {
+    pub(crate) fn settle(&mut self, origin: Origin, arrived: Instant) {
         if !origin.measured {
             self.settle_warmup();
             return;
@@ -257,10 +251,6 @@ impl Recorder {
         self.by_second.record(micros, succeeded - fills);
         self.succeeded += succeeded - fills;
         self.failed += failed;
-        if let Some(counts) = self.nodes.get_mut(node) {
-            counts.operations += succeeded;
-            counts.errors += failed;
-        }
         self.last_reply = Some(arrived);
     }
 
@@ -272,29 +262,10 @@ impl Recorder {
         }
     }
 
-    /// Number of the node of this name, which may be new.
-    pub(crate) fn node_number(&mut self, name: &str) -> usize {
-        let place = self.nodes.iter().position(|node| node.address == name);
-        place.unwrap_or_else(|| {
-            self.nodes.push(ShardReport::of(name));
-            self.nodes.len() - 1
-        })
-    }
-
     /// The reply to a request was a redirection.
-    pub(crate) fn note_redirection(
-        &mut self,
-        operation: OperationIndex,
-        node: usize,
-        measured: bool,
-        ask: bool,
-    ) {
+    pub(crate) fn note_redirection(&mut self, operation: OperationIndex) {
         if let Some(record) = self.operations.get_mut(operation.0) {
             record.redirected += 1;
-        }
-        if let Some(counts) = self.nodes.get_mut(node).filter(|_| measured) {
-            counts.moved += u64::from(!ask);
-            counts.ask += u64::from(ask);
         }
     }
 
@@ -334,14 +305,14 @@ mod tests {
         recorder.tallies[0].add_success(Found::default());
         recorder.tallies[0].add_success(Found { hits: 1, misses: 0 });
         let origin = Origin { instant: arrived.checked_sub(latency).unwrap(), measured };
-        recorder.settle(origin, arrived, 0);
+        recorder.settle(origin, arrived);
     }
 
     #[test]
     fn silent_seconds_are_recorded_as_zeros() {
         // Far enough from the clock's zero for the longest latency.
         let origin = Instant::now() + Duration::from_secs(10);
-        let mut recorder = Recorder::new(2, &["node".into()], origin).unwrap();
+        let mut recorder = Recorder::new(2, origin).unwrap();
         let at = |millis| origin + Duration::from_millis(millis);
         settled(&mut recorder, Duration::from_nanos(1_499), at(100), true);
         settled(&mut recorder, Duration::from_micros(7), at(900), true);
@@ -352,7 +323,6 @@ mod tests {
         let hits: Vec<_> = recorder.seconds.iter().map(|second| second[0].1.hits).collect();
         assert_eq!(hits, vec![2, 0, 0, 1]);
         assert_eq!((recorder.operations[0].latency.min(), recorder.operations[0].hits), (1, 3));
-        assert_eq!(recorder.nodes[0].operations, 6);
         let parts = recorder.by_second.encode().unwrap().parts;
         let counts: Vec<_> = parts.iter().map(|part| Latencies::decode(part).unwrap().count()).collect();
         assert_eq!(counts, vec![4, 0, 0, 2], "latencies are in the seconds of their replies");
@@ -361,13 +331,12 @@ mod tests {
     #[test]
     fn answers_of_the_warm_up_are_in_no_figure() {
         let origin = Instant::now() + Duration::from_secs(10);
-        let mut recorder = Recorder::new(1, &["node".into()], origin).unwrap();
+        let mut recorder = Recorder::new(1, origin).unwrap();
         settled(&mut recorder, Duration::from_millis(1), origin, false);
         recorder.finish();
         let record = &recorder.operations[0];
         assert_eq!((record.count, record.hits, record.latency.len()), (0, 0, 0));
         assert_eq!((record.warmup_count, record.answered()), (2, 2));
         assert_eq!((recorder.seconds.len(), recorder.succeeded, recorder.last_reply), (0, 0, None));
-        assert_eq!(recorder.nodes[0], ShardReport::of("node"));
     }
 }

@@ -140,7 +140,6 @@ pub(crate) struct ReplySorter<'a> {
     /// Room of requests that are answered, for later ones.
     pub(crate) spare: &'a mut Vec<Outgoing>,
     pub(crate) recorder: &'a mut Recorder,
-    pub(crate) node: usize,
     pub(crate) arrived: Instant,
     /// When the requests left, or were due, whose answers are tallied.
     pub(crate) origin: Option<Origin>,
@@ -159,7 +158,7 @@ impl ReplySorter<'_> {
     #[inline]
     fn record_tallied(&mut self) {
         if let Some(origin) = self.origin.take() {
-            self.recorder.settle(origin, self.arrived, self.node);
+            self.recorder.settle(origin, self.arrived);
         }
     }
 
@@ -207,7 +206,7 @@ impl ReplySorter<'_> {
         let failed = found.is_none() || self.expected.partial.failed;
         if let Some(mut sent) = self.expected.advance() {
             if let Some(direction) = direction {
-                self.recorder.note_redirection(operation, self.node, sent.origin.measured, direction.ask);
+                self.recorder.note_redirection(operation);
                 self.to_follow.push(Answered { sent, direction: Some(direction) });
                 return;
             }
@@ -289,10 +288,6 @@ impl ReplySink for ReplySorter<'_> {
         }
         self.take(operation, shape, None, bytes);
     }
-
-    fn push(&mut self, _bytes: u64) {
-        self.recorder.pushes += 1;
-    }
 }
 
 #[cfg(test)]
@@ -336,14 +331,13 @@ mod tests {
         let mut expected = Expectation::new(flight(walk), shapes);
         expected.outstanding = outstanding;
         let now = Instant::now();
-        let mut recorder = Recorder::new(specs.len(), &["node".into()], now).unwrap();
+        let mut recorder = Recorder::new(specs.len(), now).unwrap();
         let (mut to_follow, mut spare) = (Vec::new(), Vec::new());
         let mut sorter = ReplySorter {
             expected: &mut expected,
             to_follow: &mut to_follow,
             spare: &mut spare,
             recorder: &mut recorder,
-            node: 0,
             arrived: now,
             origin: None,
             surplus: 0,
@@ -377,7 +371,7 @@ mod tests {
         let (set, get) = (&found.recorder.operations[0], &found.recorder.operations[1]);
         assert_eq!((set.count, set.errors, set.bytes_received), (2, 1, 24));
         assert_eq!((get.count, get.hits, get.misses, get.errors, get.bytes_received), (3, 1, 2, 1, 34));
-        assert_eq!((found.recorder.pushes, found.surplus, found.outstanding), (1, 0, 0));
+        assert_eq!((found.surplus, found.outstanding), (0, 0));
         let errors = &found.recorder.errors.entries;
         assert_eq!(errors.iter().map(|entry| entry.operation.0).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(errors[0].first_message, "OOM no room");
@@ -423,7 +417,6 @@ mod tests {
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, set.redirected, set.answered()), (1, 0, 2, 3));
         assert!(found.recorder.errors.entries.is_empty());
-        assert_eq!((found.recorder.nodes[0].moved, found.recorder.nodes[0].ask), (1, 1));
         assert_eq!(found.to_follow.len(), 2);
         assert_eq!(found.to_follow[0].direction.as_ref().unwrap().address, "10.0.0.7:6379");
     }

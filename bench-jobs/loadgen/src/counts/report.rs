@@ -48,8 +48,6 @@ pub struct Report {
     pub operations: Vec<Operation>,
     /// Error replies by operation and kind.
     pub errors: Vec<ErrorReport>,
-    /// RESP3 push messages received; they answer no request.
-    pub pushes: u64,
     /// CPU time of each load thread in the window.
     pub threads: Vec<ThreadCpu>,
     pub batches: Option<BatchStatistics>,
@@ -69,9 +67,6 @@ pub struct Report {
     pub hit_series: Option<HitSeries>,
     /// What was sent before the measured window.
     pub warmup: Option<WarmupReport>,
-    /// What each node of a cluster answered in the measured window.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shards: Vec<ShardReport>,
     /// Which keys exist, after the task `VerifyKeys`.
     pub verified: Option<Presence>,
 }
@@ -167,33 +162,6 @@ pub struct WarmupReport {
     pub operations: BTreeMap<String, u64>,
     /// Error replies of all operations.
     pub errors: u64,
-}
-
-/// What one node of a cluster answered in the measured window.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ShardReport {
-    /// `host:port`, as the cluster names it.
-    pub address: String,
-    pub operations: u64,
-    pub errors: u64,
-    /// Operations answered with MOVED, which another node then answered.
-    pub moved: u64,
-    /// Operations answered with ASK, which another node then answered.
-    pub ask: u64,
-}
-
-impl ShardReport {
-    pub(crate) fn of(address: &str) -> Self {
-        Self { address: address.into(), ..Self::default() }
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.operations += other.operations;
-        self.errors += other.errors;
-        self.moved += other.moved;
-        self.ask += other.ask;
-    }
 }
 
 /// Error replies of one kind to one operation.

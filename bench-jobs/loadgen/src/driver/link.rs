@@ -149,8 +149,6 @@ pub(crate) struct Link {
     /// What the kernel has not taken yet.
     pub(crate) unsent: Outgoing,
     context: Rc<ThreadContext>,
-    /// Number of its node among those that are counted.
-    node: usize,
     scanner: ReplyScanner,
     /// How much of what is unsent the kernel has taken.
     sent: Cursor,
@@ -165,7 +163,6 @@ impl Link {
         expected: Expectation,
         context: Rc<ThreadContext>,
     ) -> Self {
-        let node = context.recorder.borrow_mut().node_number(&name.label);
         Self {
             name,
             socket,
@@ -174,7 +171,6 @@ impl Link {
             waiting_since: None,
             unsent: Outgoing::default(),
             context,
-            node,
             scanner: ReplyScanner::new(),
             sent: Cursor::default(),
             unflushed: false,
@@ -272,7 +268,6 @@ impl Link {
             to_follow: &mut self.to_follow,
             spare: &mut spare,
             recorder: &mut recorder,
-            node: self.node,
             arrived,
             origin: None,
             surplus: 0,

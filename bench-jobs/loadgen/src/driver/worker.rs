@@ -114,9 +114,8 @@ struct Ready {
 }
 
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
-    let Load { configuration, templates, routes, .. } = &*plan.load;
-    let labels: Vec<_> = routes.nodes().map(|node| Arc::clone(&node.label)).collect();
-    let mut recorder = Recorder::new(configuration.operations.len(), &labels, Instant::now())
+    let Load { configuration, templates, .. } = &*plan.load;
+    let mut recorder = Recorder::new(configuration.operations.len(), Instant::now())
         .map_err(|error| plan.failure("prepare the records", &error))?;
     recorder.fill = configuration.fill();
     let connector = Connector::new(Arc::clone(&plan.load));

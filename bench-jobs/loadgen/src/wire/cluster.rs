@@ -26,13 +26,6 @@ pub(crate) struct Routes {
     pub(crate) cluster: bool,
 }
 
-impl Routes {
-    /// All nodes that take the load.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Endpoint> {
-        self.shards.iter().flat_map(|shard| &shard.nodes)
-    }
-}
-
 /// Finds the server, and in a cluster everything that takes the load.
 pub(crate) async fn find(
     configuration: &Configuration,

@@ -49,8 +49,6 @@ pub trait ReplySink {
     }
     /// A complete error reply; `message` has no marker and no line end.
     fn error(&mut self, message: &[u8], bytes: u64);
-    /// A complete RESP3 push message, which answers no request.
-    fn push(&mut self, bytes: u64);
 }
 
 /// The stream is not RESP, or lost its framing.
@@ -251,7 +249,8 @@ impl ReplyScanner {
             Top::Plain(other) => sink.reply(ReplyKind::Other(other), bytes),
             Top::Null => sink.reply(ReplyKind::Null, bytes),
             Top::Integer(integer) => sink.reply(ReplyKind::Integer(integer), bytes),
-            Top::Aggregate { marker: b'>', .. } => sink.push(bytes),
+            // A push message answers no request.
+            Top::Aggregate { marker: b'>', .. } => {}
             Top::Aggregate { marker: b'*', elements } => {
                 sink.reply(ReplyKind::Array { elements, nulls }, bytes);
             }
@@ -341,7 +340,6 @@ mod tests {
     struct Collected {
         replies: Vec<(ReplyKind, u64)>,
         errors: Vec<(String, u64)>,
-        pushes: Vec<u64>,
     }
 
     impl ReplySink for Collected {
@@ -350,9 +348,6 @@ mod tests {
         }
         fn error(&mut self, message: &[u8], bytes: u64) {
             self.errors.push((String::from_utf8_lossy(message).into_owned(), bytes));
-        }
-        fn push(&mut self, bytes: u64) {
-            self.pushes.push(bytes);
         }
     }
 
@@ -424,7 +419,6 @@ mod tests {
         let input = b"-ERR no such thing\r\n!11\r\nOOM too big\r\n>2\r\n+message\r\n$2\r\nhi\r\n+OK\r\n";
         let found = scan_complete(input).unwrap();
         assert_eq!(found.errors, vec![("ERR no such thing".into(), 20), ("OOM too big".into(), 18)]);
-        assert_eq!(found.pushes, vec![22]);
         assert_eq!(found.replies, vec![(ReplyKind::Simple, 5)]);
     }
 
@@ -534,7 +528,8 @@ mod tests {
         ) {
             let stream = values.concat();
             let whole = scan_complete(&stream).unwrap();
-            prop_assert_eq!(whole.replies.len() + whole.errors.len() + whole.pushes.len(), values.len());
+            let pushes = values.iter().filter(|value| value.starts_with(b">")).count();
+            prop_assert_eq!(whole.replies.len() + whole.errors.len() + pushes, values.len());
             let mut positions: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             positions.extend([0, stream.len()]);
             positions.sort_unstable();

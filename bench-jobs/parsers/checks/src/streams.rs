@@ -13,7 +13,6 @@ struct Found(Vec<Message>);
 enum Message {
     Reply(ReplyKind, u64),
     Error(Vec<u8>, u64),
-    Push(u64),
 }
 
 impl ReplySink for Found {
@@ -23,10 +22,6 @@ impl ReplySink for Found {
 
     fn error(&mut self, message: &[u8], bytes: u64) {
         self.0.push(Message::Error(message.to_vec(), bytes));
-    }
-
-    fn push(&mut self, bytes: u64) {
-        self.0.push(Message::Push(bytes));
     }
 }
 
@@ -51,7 +46,7 @@ pub(crate) fn resp_replies(data: &[u8]) {
         .0
         .iter()
         .map(|message| match message {
-            Message::Reply(_, bytes) | Message::Error(_, bytes) | Message::Push(bytes) => *bytes,
+            Message::Reply(_, bytes) | Message::Error(_, bytes) => *bytes,
         })
         .sum();
     assert!(bytes <= data.len() as u64, "{bytes} bytes of replies in {} bytes", data.len());
