@@ -32,6 +32,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Runs the load on a multi-threaded runtime of its own. Whatever happens after
 /// the runtime stands, the report has how it ended and what was done until then.
 pub fn run_to_end(configuration: &Configuration, plan: &LibraryPlan) -> std::io::Result<Report> {
+    let counters = Counters::new(configuration.threads).map_err(std::io::Error::other)?;
     let threads = Arc::new(RuntimeThreads::default());
     let numbers = ShardNumbers::default();
     let announced = Arc::clone(&threads);
@@ -44,26 +45,21 @@ pub fn run_to_end(configuration: &Configuration, plan: &LibraryPlan) -> std::io:
         })
         .enable_all()
         .build()?;
-    let report = runtime.block_on(run(configuration, plan, &threads));
+    let report = runtime.block_on(run(configuration, plan, &threads, counters.into()));
     // A name resolution that never ends must not delay the exit.
     runtime.shutdown_background();
     Ok(report)
 }
 
-async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &RuntimeThreads) -> Report {
-    let counters = match Counters::new(configuration.threads) {
-        Ok(counters) => Arc::new(counters),
-        Err(error) => {
-            let failure = Failure::of_client("prepare the counters", configuration.target(), &error);
-            return assemble::failed(configuration, failure);
-        }
-    };
+async fn run(
+    configuration: &Configuration,
+    plan: &LibraryPlan,
+    threads: &RuntimeThreads,
+    counters: Arc<Counters>,
+) -> Report {
     let mut gathered = Gathered::new(Arc::clone(&counters));
     let conductor = Conductor { configuration, plan, threads, counters, stop: Arc::default() };
-    let ending = match conductor.conduct(&mut gathered).await {
-        Ok(()) => Ending::Completed,
-        Err(ending) => ending,
-    };
+    let ending = conductor.conduct(&mut gathered).await.err().unwrap_or(Ending::Completed);
     assemble::report(configuration, plan, &gathered, ending)
 }
 
@@ -86,9 +82,9 @@ struct Conductor<'a> {
 
 impl Conductor<'_> {
     async fn conduct(&self, gathered: &mut Gathered) -> Result<(), Ending> {
-        let mut signals = Signals::listen().map_err(|error| self.client("listen for signals", &error))?;
+        let mut signals = Signals::listen().map_err(|error| failed("listen for signals", &error))?;
         driver::allow_open_files(self.plan.pool_size)
-            .map_err(|error| self.client("open so many connections", &error))?;
+            .map_err(|error| failed("open so many connections", &error))?;
         let (losses, mut lost) = mpsc::unbounded_channel();
         let watch = PoolWatch { pings: Arc::clone(&gathered.pings), losses: Losses(losses) };
         let ready = async {
@@ -106,12 +102,8 @@ impl Conductor<'_> {
         outcome
     }
 
-    fn client(&self, step: &str, problem: &dyn std::fmt::Display) -> Ending {
-        Ending::Failed(Failure::of_client(step, self.configuration.target(), problem))
-    }
-
     fn broken(&self, error: &LibraryError) -> Ending {
-        Ending::Failed(error.failure(self.configuration.target()))
+        Ending::Failed(error.failure(&self.configuration.target()))
     }
 
     async fn prepare(&self, watch: &PoolWatch) -> Result<Ready, Ending> {
@@ -147,7 +139,7 @@ impl Conductor<'_> {
             LoadTask::new(self.configuration, Arc::clone(&shared), link.clone(), value.clone(), index)
         };
         let tasks = (0..work.tasks).zip(links.iter().cycle()).map(task);
-        tasks.collect::<Result<_, _>>().map_err(|error| self.client("draw keys", &error))
+        tasks.collect::<Result<_, _>>().map_err(|error| failed("draw keys", &error))
     }
 
     /// Waits for the wanted start, if it is to come, and returns when the load begins.
@@ -237,11 +229,15 @@ impl Conductor<'_> {
     /// Waits until all work is done. Each call goes on where an abandoned one stopped.
     async fn until_done(&self, running: &mut Running, gathered: &mut Gathered) -> Result<(), Ending> {
         while let Some(ended) = running.join_next().await {
-            let ended = ended.map_err(|error| self.client("run the load", &error))?;
+            let ended = ended.map_err(|error| failed("run the load", &error))?;
             gathered.batch_times.extend(ended.map_err(|error| self.broken(&error))?);
         }
         Ok(())
     }
+}
+
+fn failed(step: &str, problem: &dyn std::fmt::Display) -> Ending {
+    Ending::Failed(Failure::of_client(step, problem))
 }
 
 /// Since when the number of answers has not grown.

@@ -36,20 +36,17 @@ pub(crate) enum LibraryError {
 
 impl LibraryError {
     /// The form in which the failure is reported.
-    pub(crate) fn failure(&self, address: String) -> Failure {
-        let (kind, step) = match self {
-            Self::ReadTlsFile { .. } | Self::SetUpTls(_) | Self::DescribeRedis(_) => {
-                (FailureKind::Client, "set up the library")
-            }
-            Self::ConnectRedis(error) => (redis_connect_kind(error), "connect"),
-            Self::ConnectFred(error) => (fred_connect_kind(error), "connect"),
-            Self::ConnectTimeout(_) => (FailureKind::Connect, "connect"),
-            Self::LoseRedis(error) => (redis_lost_kind(error), "await replies"),
-            Self::LoseFred(error) => (fred_lost_kind(error), "await replies"),
-            Self::TakeFromPool => (FailureKind::ResponseTimeout, "take a connection from the pool"),
-            Self::Silent(_) => (FailureKind::ResponseTimeout, "await replies"),
+    pub(crate) fn failure(&self, address: &str) -> Failure {
+        let kind = match self {
+            Self::ReadTlsFile { .. } | Self::SetUpTls(_) | Self::DescribeRedis(_) => FailureKind::Client,
+            Self::ConnectRedis(error) => redis_connect_kind(error),
+            Self::ConnectFred(error) => fred_connect_kind(error),
+            Self::ConnectTimeout(_) => FailureKind::Connect,
+            Self::LoseRedis(error) => redis_lost_kind(error),
+            Self::LoseFred(error) => fred_lost_kind(error),
+            Self::TakeFromPool | Self::Silent(_) => FailureKind::ResponseTimeout,
         };
-        Failure { kind, step: step.into(), message: format!("{address}: {self}"), address }
+        Failure { kind, message: format!("{address}: {self}") }
     }
 }
 

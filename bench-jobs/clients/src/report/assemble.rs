@@ -8,7 +8,7 @@ use std::time::Duration;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
 use dragstrip_loadgen::counts::recorder::OperationRecord;
-use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
+use dragstrip_loadgen::counts::report::{Report, ThreadCpu};
 use dragstrip_loadgen::driver::ClockAnchor;
 use dragstrip_loadgen::driver::Ending;
 
@@ -38,21 +38,19 @@ impl Gathered {
     }
 }
 
-/// The report of a run that could not even count.
-pub(crate) fn failed(configuration: &Configuration, failure: Failure) -> Report {
-    let mut report = blank(configuration);
-    set_ending(&mut report, Ending::Failed(failure));
-    report
-}
-
 pub(crate) fn report(
     configuration: &Configuration,
     plan: &LibraryPlan,
     gathered: &Gathered,
     ending: Ending,
 ) -> Report {
-    let mut report = blank(configuration);
-    report.threads.clone_from(&gathered.thread_cpu);
+    let mut report = Report {
+        tool: env!("CARGO_PKG_NAME").into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        specification: Some(configuration.specification.clone()),
+        threads: gathered.thread_cpu.clone(),
+        ..Report::default()
+    };
     let names = [plan.work.operation_name().to_owned()];
     let recorders = gathered.counters.recorders();
     let recorders = recorders.iter().map(|recorder| &**recorder).collect();
@@ -62,22 +60,13 @@ pub(crate) fn report(
             report.commands = commands(plan, gathered, records.iter().map(OperationRecord::answered).sum());
             ending
         }
-        Err(error) => not_merged(configuration, &error),
+        Err(error) => not_merged(&error),
     };
     if let Work::Batches(work) = plan.work {
         report.batches = batch_statistics::statistics(batches::shape(work), &gathered.batch_times);
     }
     set_ending(&mut report, ending);
     report
-}
-
-fn blank(configuration: &Configuration) -> Report {
-    Report {
-        tool: env!("CARGO_PKG_NAME").into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        specification: Some(configuration.specification.clone()),
-        ..Report::default()
-    }
 }
 
 /// Commands of the load by their name on the server. What a library says by

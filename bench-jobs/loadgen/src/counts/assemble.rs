@@ -205,14 +205,14 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
         }
         Err(error) => Err(error),
     };
-    let ending = filled.map_or_else(|error| not_merged(configuration, &error), |()| ending);
+    let ending = filled.map_or_else(|error| not_merged(&error), |()| ending);
     set_ending(&mut report, ending);
     report
 }
 
 /// How a run ends whose counts do not add up.
-pub fn not_merged(configuration: &Configuration, error: &HistogramError) -> Ending {
-    Ending::Failed(Failure::of_client("merge histograms", configuration.target(), error))
+pub fn not_merged(error: &HistogramError) -> Ending {
+    Ending::Failed(Failure::of_client("merge histograms", error))
 }
 
 /// Commands by their server's name. Every answer to a request counts each of
@@ -301,7 +301,7 @@ pub fn set_ending(report: &mut Report, ending: Ending) {
         }
         Ending::Failed(failure) => {
             report.status = RunStatus::Failed;
-            report.exit_code = exit::of_failure(&failure);
+            report.exit_code = failure.kind as u8;
             report.failure = Some(failure);
         }
     }

@@ -1,6 +1,5 @@
-//! Exit codes of the process. They are part of its interface.
-
-use crate::counts::report::{Failure, FailureKind};
+//! Exit codes of the process, which are part of its interface. Those of failures are
+//! [`crate::counts::report::FailureKind`]'s.
 
 /// The run was completed and every reply was a success.
 pub const COMPLETED: u8 = 0;
@@ -15,20 +14,6 @@ pub const KEYS_MISSING: u8 = 13;
 pub const INTERRUPTED: u8 = 130;
 /// Ended by SIGTERM; the partial result was written.
 pub const TERMINATED: u8 = 143;
-
-/// The exit code of a failed run.
-pub fn of_failure(failure: &Failure) -> u8 {
-    match failure.kind {
-        FailureKind::NameResolution => 3,
-        FailureKind::Connect => 4,
-        FailureKind::Authentication => 5,
-        FailureKind::Handshake => 6,
-        FailureKind::ConnectionLost => 7,
-        FailureKind::ResponseTimeout => 8,
-        FailureKind::Protocol => 9,
-        FailureKind::Client => 12,
-    }
-}
 
 pub(crate) const HELP: &str = "\
 Exit codes:

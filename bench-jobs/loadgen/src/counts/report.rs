@@ -101,41 +101,38 @@ pub enum RunStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct Failure {
     pub kind: FailureKind,
-    pub step: String,
-    pub address: String,
     /// What failed, where and why, in one line.
     pub message: String,
 }
 
 impl Failure {
     /// The failure of a client at a `step` of its own work, and why.
-    pub fn of_client(step: &str, target: String, problem: &dyn std::fmt::Display) -> Self {
-        let message = format!("cannot {step}: {problem}");
-        Self { kind: FailureKind::Client, step: step.into(), address: target, message }
+    pub fn of_client(step: &str, problem: &dyn std::fmt::Display) -> Self {
+        Self { kind: FailureKind::Client, message: format!("cannot {step}: {problem}") }
     }
 }
 
-/// Classes of failure; each has its exit code.
+/// Classes of failure, each with its exit code.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[repr(u8)]
 pub enum FailureKind {
-    /// The host name has no address. Exit code 3.
-    NameResolution,
-    /// A connection could not be made. Exit code 4.
-    Connect,
-    /// The server refused the credentials or wants some. Exit code 5.
-    Authentication,
-    /// The server refused the protocol version, or the handshake broke. Exit code 6.
-    Handshake,
-    /// A connection ended during the run. Exit code 7.
-    ConnectionLost,
-    /// The server fell silent during the run. Exit code 8.
-    ResponseTimeout,
-    /// The server sent something that is not a valid reply. Exit code 9.
-    Protocol,
-    /// The client itself could not do its work. Exit code 12.
+    /// The host name has no address.
+    NameResolution = 3,
+    /// A connection could not be made.
+    Connect = 4,
+    /// The server refused the credentials or wants some.
+    Authentication = 5,
+    /// The server refused the protocol version, or the handshake broke.
+    Handshake = 6,
+    ConnectionLost = 7,
+    /// The server fell silent during the run.
+    ResponseTimeout = 8,
+    /// The server sent something that is not a valid reply.
+    Protocol = 9,
+    /// The client itself could not do its work.
     #[default]
-    Client,
+    Client = 12,
 }
 
 /// Sums over all operations.

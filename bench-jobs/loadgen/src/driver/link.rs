@@ -57,17 +57,15 @@ pub(crate) enum LoadCause {
 impl LoadError {
     /// The form in which the failure is reported.
     pub(crate) fn failure(&self) -> Failure {
-        let (kind, step) = match &self.cause {
-            LoadCause::Send(_) => (FailureKind::ConnectionLost, "send requests"),
-            LoadCause::Receive { .. } | LoadCause::Closed(_) => {
-                (FailureKind::ConnectionLost, "await replies")
-            }
-            LoadCause::Scan(_) | LoadCause::Surplus(_) => (FailureKind::Protocol, "read replies"),
-            LoadCause::Silent(_) => (FailureKind::ResponseTimeout, "await replies"),
-            LoadCause::Redirect(_) => (FailureKind::ConnectionLost, "follow redirections"),
+        let kind = match &self.cause {
+            LoadCause::Scan(_) | LoadCause::Surplus(_) => FailureKind::Protocol,
+            LoadCause::Silent(_) => FailureKind::ResponseTimeout,
+            LoadCause::Send(_)
+            | LoadCause::Receive { .. }
+            | LoadCause::Closed(_)
+            | LoadCause::Redirect(_) => FailureKind::ConnectionLost,
         };
-        let address = self.name.address.to_string();
-        Failure { kind, step: step.into(), address, message: self.to_string() }
+        Failure { kind, message: self.to_string() }
     }
 }
 

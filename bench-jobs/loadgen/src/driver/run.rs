@@ -24,17 +24,13 @@ use crate::workload::requests::RequestTemplates;
 pub async fn run(configuration: Configuration) -> Report {
     let configuration = Arc::new(configuration);
     let mut gathered = Gathered { clock: ClockAnchor::now(), outcomes: Vec::new() };
-    let ending = match conduct(&configuration, &mut gathered).await {
-        Ok(()) => Ending::Completed,
-        Err(ending) => ending,
-    };
+    let ending = conduct(&configuration, &mut gathered).await.err().unwrap_or(Ending::Completed);
     assemble::report(&configuration, gathered, ending)
 }
 
 async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) -> Result<(), Ending> {
-    let failed = |step: &str, problem: &dyn std::fmt::Display| {
-        Ending::Failed(Failure::of_client(step, configuration.target(), problem))
-    };
+    let failed =
+        |step: &str, problem: &dyn std::fmt::Display| Ending::Failed(Failure::of_client(step, problem));
     let mut signals = Signals::listen().map_err(|error| failed("listen for signals", &error))?;
     let tls = configuration.server().tls.as_ref().map(TlsClient::new).transpose();
     let tls = tls.map_err(|error| failed("set up TLS", &error))?;
@@ -59,7 +55,6 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
 
 /// The load threads.
 struct Crew {
-    target: String,
     phase: watch::Sender<Phase>,
     events: mpsc::UnboundedReceiver<WorkerEvent>,
     progress: Vec<Arc<ProgressCounters>>,
@@ -81,8 +76,7 @@ impl Crew {
             let plan = WorkerPlan { thread, load, phase, events, progress: counters };
             std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || worker::run(&plan))?;
         }
-        let target = load.configuration.target();
-        Ok(Self { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
+        Ok(Self { phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
     }
 
     async fn until_ready(&mut self, signals: &mut Signals) {
@@ -131,8 +125,7 @@ impl Crew {
                 self.outcomes.push(*outcome);
             }
             None => {
-                let problem = "it ended without a result";
-                let failure = Failure::of_client("run a load thread", self.target.clone(), &problem);
+                let failure = Failure::of_client("run a load thread", &"it ended without a result");
                 self.stop(Ending::Failed(failure));
             }
         }

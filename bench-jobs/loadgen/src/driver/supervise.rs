@@ -62,7 +62,7 @@ impl<'a> Watch<'a> {
             TurnError::Load(error) => error.failure(),
             TurnError::Connect(error) => error.failure(),
             TurnError::Wait(_) | TurnError::Register(_) => {
-                Failure::of_client("run the event loop", self.configuration.target(), &error)
+                Failure::of_client("run the event loop", &error)
             }
         })
     }

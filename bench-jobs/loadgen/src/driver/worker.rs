@@ -60,19 +60,13 @@ pub(crate) struct WorkerPlan {
     pub(crate) progress: Arc<ProgressCounters>,
 }
 
-impl WorkerPlan {
-    fn failure(&self, step: &str, problem: &dyn std::fmt::Display) -> Failure {
-        Failure::of_client(step, self.load.configuration.target(), problem)
-    }
-}
-
 /// Body of a load thread. Always ends with [`WorkerEvent::Finished`].
 pub(crate) fn run(plan: &WorkerPlan) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(work(plan)),
-        Err(error) => Err(plan.failure("start an event loop", &error)),
+        Err(error) => Err(Failure::of_client("start an event loop", &error)),
     };
     let outcome = outcome.unwrap_or_else(|failure| WorkerOutcome {
         thread: plan.thread,
@@ -116,7 +110,7 @@ struct Ready {
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let Load { configuration, templates, .. } = &*plan.load;
     let mut recorder = Recorder::new(configuration.operations.len(), Instant::now())
-        .map_err(|error| plan.failure("prepare the records", &error))?;
+        .map_err(|error| Failure::of_client("prepare the records", &error))?;
     recorder.fill = configuration.fill();
     let connector = Connector::new(Arc::clone(&plan.load));
     let first = plan.thread * configuration.connections_per_thread;
@@ -126,7 +120,7 @@ async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     for (client, connections) in own.zip(connected) {
         let share = Share { index: client as u64, connections: configuration.connections() as u64 };
         let source = RequestSource::new(configuration, Arc::clone(templates), share)
-            .map_err(|error| plan.failure("prepare the requests", &error))?;
+            .map_err(|error| Failure::of_client("prepare the requests", &error))?;
         clients.push(Ready { connections, source, share, remaining: remaining(configuration, share) });
     }
     Ok(Prepared { connector, clients, recorder })
@@ -173,16 +167,16 @@ async fn run_load(
     let context = Rc::new(ThreadContext::new(recorder, templates, progress, measured_from));
     let mut watch = Watch::new(&context, configuration);
     let pacer =
-        pacer(configuration, &clients, origin).map_err(|error| plan.failure("start the schedule", &error))?;
+        pacer(configuration, &clients, origin).map_err(|error| Failure::of_client("start the schedule", &error))?;
     let clients = clients_of(clients, &plan.load, &context, origin);
     let mut event_loop = EventLoop::new(clients, pacer, watch.alarm())
-        .map_err(|error| plan.failure("start the event loop", &error))?;
+        .map_err(|error| Failure::of_client("start the event loop", &error))?;
     let failure = watch.over(&mut event_loop, &connector, phase).await.err();
     let cpu = watch.cpu_used();
     let busy = measured_from.elapsed();
     let schedule = finish(event_loop, &context);
     let Some(context) = Rc::into_inner(context) else {
-        return Err(plan.failure("collect the counts", &"a connection outlived its thread"));
+        return Err(Failure::of_client("collect the counts", &"a connection outlived its thread"));
     };
     let mut recorder = context.recorder.into_inner();
     recorder.finish();

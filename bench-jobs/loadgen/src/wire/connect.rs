@@ -108,8 +108,7 @@ impl ConnectError {
             (_, Cause::Refused(words)) if words.starts_with("NOAUTH") => FailureKind::Authentication,
             _ => FailureKind::Handshake,
         };
-        let (step, address) = (self.step.name().into(), self.address.clone());
-        Failure { kind, step, address, message: self.to_string() }
+        Failure { kind, message: self.to_string() }
     }
 }
 

@@ -271,7 +271,6 @@ fn the_generators_own_failure_is_quoted() {
     let failure = dragstrip_loadgen::counts::report::Failure {
         kind: FailureKind::ConnectionLost,
         message: "10.0.0.7:6379 closed the connection".into(),
-        ..dragstrip_loadgen::counts::report::Failure::default()
     };
     let report = Report { status: RunStatus::Failed, failure: Some(failure), ..report() };
     let refused = refused(&report, &ended(Some(7), None));
