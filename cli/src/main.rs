@@ -14,8 +14,11 @@ use cluster::{
     compare, doctor, follow, history, report,
 };
 use manifests::validate;
-use output::{errors::chain, print};
-use std::{error::Error, path::Path, process::ExitCode};
+use output::{
+    errors::{Outcome, chain},
+    print,
+};
+use std::{path::Path, process::ExitCode};
 
 /// Run benchmarks of in-memory datastores, on a cluster or on this machine, and report their results.
 #[derive(Debug, Parser)]
@@ -97,7 +100,7 @@ fn program_command(program: Option<&Path>) -> clap::Command {
     Arguments::command().bin_name(name)
 }
 
-async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCode, Box<dyn Error>> {
+async fn dispatch(arguments: Arguments, command: clap::Command) -> Outcome<ExitCode> {
     let connect = || Cluster::connect(&arguments.cluster);
     let connect_if = async |needed: bool| if needed { connect().await.map(Some) } else { Ok(None) };
     let namespace = arguments.cluster.namespace.as_deref();

@@ -2,7 +2,7 @@
 //! Needs the client and reads files.
 
 use super::{
-    client::{self, Cluster},
+    client::Cluster,
     follow, report,
 };
 use crate::{
@@ -12,7 +12,10 @@ use crate::{
         documents::{self, Document},
         kind::Kind,
     },
-    output::print::{self, Done},
+    output::{
+        errors::Outcome,
+        print::{self, Done},
+    },
 };
 use clap::Args;
 use dragstrip_crds::units::Period;
@@ -54,8 +57,6 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Read(#[from] documents::Error),
     #[error("nothing was applied: correct the {0} errors in the manifests first")]
     Invalid(usize),
     #[error("the manifests declare no Datastore, BenchmarkRun or BenchmarkSuite")]
@@ -66,8 +67,6 @@ pub enum Error {
         "nothing was applied: --watch follows one namespace, and the runs and suites are in {0}: leave --watch out, and follow them in each namespace with --namespace"
     )]
     Namespaces(String),
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
     #[error(
         "nothing was applied: {title} has already ended ({phase}) and cannot run again: give it another name with --name-suffix, or delete it: kubectl delete {kind} {name}"
     )]
@@ -78,12 +77,6 @@ pub enum Error {
         "failed to apply {1}, because another client has set its fields: take them over with --force-conflicts"
     )]
     Conflict(#[source] Box<kube::Error>, String),
-    #[error(transparent)]
-    Follow(#[from] follow::Error),
-    #[error(transparent)]
-    Report(#[from] report::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 /// Appends `suffix` to the names of runs and suites.
@@ -165,7 +158,7 @@ fn misplaced(checked: &Checked, requested: Option<&str>) -> Vec<Remark> {
 }
 
 /// The objects to apply, all valid; `requested` is the namespace of the command line.
-fn prepare(options: &Options, requested: Option<&str>) -> Result<Vec<Declared>, Error> {
+fn prepare(options: &Options, requested: Option<&str>) -> Outcome<Vec<Declared>> {
     let mut documents = documents::read(&options.files.files)?;
     rename(&mut documents, options.name_suffix.as_deref());
     let mut checked = check(documents);
@@ -174,17 +167,17 @@ fn prepare(options: &Options, requested: Option<&str>) -> Result<Vec<Declared>, 
         print::warn(&remark.to_string());
     }
     if checked.errors() > 0 {
-        return Err(Error::Invalid(checked.errors()));
+        return Err(Error::Invalid(checked.errors()).into());
     }
     if checked.objects.is_empty() {
-        return Err(Error::Empty);
+        return Err(Error::Empty.into());
     }
     Ok(checked.objects.iter().map(|(document, object)| Declared::new(document, object)).collect())
 }
 
 /// The one namespace of all runs and suites, each of which must end; `default` is that of
 /// objects that name none.
-fn watched_namespace<'a>(declared: &'a [Declared], default: &'a str) -> Result<&'a str, Error> {
+fn watched_namespace<'a>(declared: &'a [Declared], default: &'a str) -> Outcome<&'a str> {
     let endless = declared.iter().find_map(|declared| match &declared.object {
         Object::Suite(suite) => follow::endless(suite),
         _ => None,
@@ -195,26 +188,26 @@ fn watched_namespace<'a>(declared: &'a [Declared], default: &'a str) -> Result<&
     let ending = declared.iter().filter(|declared| declared.object.kind() != Kind::Datastore);
     let namespaces: BTreeSet<&str> = ending.map(|object| object.namespace(default)).collect();
     match namespaces.into_iter().collect::<Vec<_>>().as_slice() {
-        [] => Err(Error::NothingToWatch),
+        [] => Err(Error::NothingToWatch.into()),
         [one] => Ok(one),
-        several => Err(Error::Namespaces(several.join(" and "))),
+        several => Err(Error::Namespaces(several.join(" and ")).into()),
     }
 }
 
-async fn refuse_ended(cluster: &Cluster, declared: &[Declared]) -> Result<(), Error> {
+async fn refuse_ended(cluster: &Cluster, declared: &[Declared]) -> Outcome<()> {
     for object in declared {
         let within = cluster.within(object.namespace(&cluster.namespace));
         let present = within.find_subject(object.object.kind(), &object.name).await?;
         if let Some(phase) = present.and_then(|subject| subject.final_phase()) {
             let (kind, name) = (object.object.kind().singular(), object.name.clone());
-            return Err(Error::Ended { title: object.title(), kind, name, phase });
+            return Err(Error::Ended { title: object.title(), kind, name, phase }.into());
         }
     }
     Ok(())
 }
 
 /// Applies everything before it prints: a reader that goes away leaves nothing half applied.
-async fn apply_all(cluster: &Cluster, declared: &[Declared], options: &Options) -> Result<(), Error> {
+async fn apply_all(cluster: &Cluster, declared: &[Declared], options: &Options) -> Outcome<()> {
     let (mut done, mut outcome) = (Vec::new(), Ok(()));
     for object in declared {
         outcome = object.apply(cluster, options).await;
@@ -224,11 +217,12 @@ async fn apply_all(cluster: &Cluster, declared: &[Declared], options: &Options) 
         done.push(object.done(&cluster.namespace, options));
     }
     let printed = print::print_done(&done, options.output.form);
-    outcome.and_then(|()| Ok(printed?))
+    outcome?;
+    Ok(printed?)
 }
 
 /// Applies the manifests, and follows them with --watch, by default in the namespace `requested`.
-pub async fn run(cluster: &Cluster, options: &Options, requested: Option<&str>) -> Result<ExitCode, Error> {
+pub async fn run(cluster: &Cluster, options: &Options, requested: Option<&str>) -> Outcome<ExitCode> {
     let declared = prepare(options, requested)?;
     let watched = if options.watch { Some(watched_namespace(&declared, &cluster.namespace)?) } else { None };
     refuse_ended(cluster, &declared).await?;

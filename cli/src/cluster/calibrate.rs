@@ -5,10 +5,10 @@
 mod floor;
 
 use super::{
-    client::{self, Cluster, Subject},
+    client::{Cluster, Subject},
     follow,
 };
-use crate::output::{details, input::text_report, print};
+use crate::output::{details, errors::Outcome, input::text_report, print};
 use clap::Args;
 use dragstrip_core::{labels::SUITE, run::noise};
 use dragstrip_crds::{
@@ -51,8 +51,6 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
     #[error("run {0} loads an external server, which nobody here can start again")]
     External(String),
     #[error(
@@ -63,14 +61,10 @@ pub enum Error {
     Build(#[source] serde_json::Error),
     #[error("failed to create the suite")]
     Create(#[source] Box<kube::Error>),
-    #[error(transparent)]
-    Follow(#[from] follow::Error),
     #[error("failed to list the runs of suite {1}")]
     List(#[source] Box<kube::Error>, String),
     #[error("failed to remove suite {1}")]
     Remove(#[source] Box<kube::Error>, String),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 /// The suite: a run for each start of a server with the spec `datastore`, with the clients of `run`.
@@ -130,23 +124,23 @@ fn report(found: &[BenchmarkRun], options: &Options, name: &str) -> Vec<String> 
     lines.chain([format!("later runs of these phases report it until suite/{name} is deleted")]).collect()
 }
 
-async fn datastore(cluster: &Cluster, run: &BenchmarkRun) -> Result<Datastore, Error> {
+async fn datastore(cluster: &Cluster, run: &BenchmarkRun) -> Outcome<Datastore> {
     Ok(match &run.spec.target {
         Target::DatastoreRef(reference) => cluster.get("datastore", &reference.name).await?,
         Target::Datastore(spec) => Datastore::new(&run.name_any(), spec.clone()),
-        Target::External(_) => return Err(Error::External(run.name_any())),
+        Target::External(_) => return Err(Error::External(run.name_any()).into()),
     })
 }
 
 /// The server that answers at once in place of `datastore`.
-async fn floor_of(cluster: &Cluster, options: &Options, datastore: &Datastore) -> Result<Value, Error> {
+async fn floor_of(cluster: &Cluster, options: &Options, datastore: &Datastore) -> Outcome<Value> {
     let none = || Error::NoServer(options.run.clone());
     let pod = datastore.status.as_ref().and_then(|status| status.pod.as_deref()).ok_or_else(none)?;
     let pod = cluster.get::<Pod>("pod", pod).await?;
-    floor::server(datastore, &pod).ok_or_else(none)
+    Ok(floor::server(datastore, &pod).ok_or_else(none)?)
 }
 
-pub async fn calibrate(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+pub async fn calibrate(cluster: &Cluster, options: &Options) -> Outcome<ExitCode> {
     let run = cluster.get::<BenchmarkRun>("run", &options.run).await?;
     let datastore = datastore(cluster, &run).await?;
     let phases = serde_json::to_value(&run.spec.phases).map_err(Error::Build)?;

@@ -1,7 +1,10 @@
 //! `dragstrip cancel`: stops runs and suites. Needs the client.
 
-use super::client::{self, Cluster, Subject};
-use crate::output::print::{self, Done};
+use super::client::{Cluster, Subject};
+use crate::output::{
+    errors::Outcome,
+    print::{self, Done},
+};
 use clap::Args;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -18,12 +21,8 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
     #[error("failed to cancel {1}")]
     Patch(#[source] Box<kube::Error>, String),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 async fn stop(cluster: &Cluster, subject: &Subject) -> Result<Done, Error> {
@@ -40,9 +39,9 @@ async fn stop(cluster: &Cluster, subject: &Subject) -> Result<Done, Error> {
 }
 
 /// Stops all subjects that are named; none if one of the names is wrong.
-pub async fn cancel(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+pub async fn cancel(cluster: &Cluster, options: &Options) -> Outcome<ExitCode> {
     let subjects = cluster.subjects(&options.names).await?;
-    let (mut done, mut outcome) = (Vec::new(), Ok(ExitCode::SUCCESS));
+    let (mut done, mut outcome) = (Vec::new(), Ok(()));
     for subject in &subjects {
         match stop(cluster, subject).await {
             Ok(one) => done.push(one),
@@ -54,5 +53,7 @@ pub async fn cancel(cluster: &Cluster, options: &Options) -> Result<ExitCode, Er
     }
     // What was stopped before the failure stays stopped, and is printed.
     let printed = print::print_done(&done, options.output.form);
-    outcome.and_then(|code| Ok(printed.map(|()| code)?))
+    outcome?;
+    printed?;
+    Ok(ExitCode::SUCCESS)
 }

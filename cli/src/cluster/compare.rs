@@ -2,10 +2,10 @@
 //! client for those in a cluster, and reads files.
 
 use super::{
-    client::{self, Cluster, Given},
+    client::{Cluster, Given},
     gather::{self, Source},
 };
-use crate::output::{format, print};
+use crate::output::{errors::Outcome, format, print};
 use clap::Args;
 use dragstrip_crds::{
     run::{RunPhase, Verdict},
@@ -41,19 +41,13 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
-    #[error(transparent)]
-    Gather(#[from] gather::Error),
-    #[error(transparent)]
-    Format(#[from] format::Error),
     #[error("{0} is named twice: name two different sides")]
     Same(String),
     #[error("{0} is a published table, which can only be the baseline: name it first")]
     Table(String),
 }
 
-async fn source(cluster: Option<&Cluster>, side: &str) -> Result<Source, Error> {
+async fn source(cluster: Option<&Cluster>, side: &str) -> Outcome<Source> {
     let Some(cluster) = cluster.filter(|_| !gather::is_path(side)) else {
         return Ok(gather::file(Path::new(side))?);
     };
@@ -107,9 +101,9 @@ fn compared(
     here: Source,
     (name, other): (&str, &str),
     rules: &Rules,
-) -> Result<Document, Error> {
+) -> Outcome<Document> {
     match (there, here) {
-        (_, Source::Published(_)) => Err(Error::Table(other.to_owned())),
+        (_, Source::Published(_)) => Err(Error::Table(other.to_owned()).into()),
         (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {
             let (there, here) = labelled((*there, name), (*here, other));
             let title = format!("{} and {}", there.title, here.title);
@@ -198,10 +192,10 @@ fn exit_code(document: &Document) -> u8 {
     if compared { 0 } else { 2 }
 }
 
-pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitCode> {
     let (name, other) = (options.baseline.as_str(), options.name.as_str());
     if name == other {
-        return Err(Error::Same(name.to_owned()));
+        return Err(Error::Same(name.to_owned()).into());
     }
     let margins = options.margin.clone();
     let rules = Rules { margins, anyway: options.force, in_blocks: false };

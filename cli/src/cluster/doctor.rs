@@ -14,7 +14,10 @@ use crate::{
         check::{Object, check},
         documents::{self, Document},
     },
-    output::print::{self, Form},
+    output::{
+        errors::Outcome,
+        print::{self, Form},
+    },
 };
 use clap::Args;
 use finding::{Finding, Level, fail, skip, text, unseen};
@@ -47,10 +50,6 @@ pub struct Options {
 pub enum Error {
     #[error("failed to list the kinds that the API server serves")]
     Served(#[source] Box<kube::Error>),
-    #[error(transparent)]
-    Read(#[from] documents::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 /// The names of the kinds that `group_version` serves; none if it is not served.
@@ -92,7 +91,7 @@ fn declared(documents: Vec<Document>) -> (Vec<(Document, Object)>, Option<Findin
     (checked.objects, invalid)
 }
 
-async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Error> {
+async fn examine(cluster: &Cluster, options: &Options) -> Outcome<Vec<Finding>> {
     let client = &cluster.client;
     let documents = documents::read(&options.files)?;
     let (objects, invalid) = declared(documents.clone());
@@ -122,7 +121,7 @@ async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, E
 }
 
 /// Exit code 1 if no run can work.
-pub async fn doctor(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+pub async fn doctor(cluster: &Cluster, options: &Options) -> Outcome<ExitCode> {
     let findings = examine(cluster, options).await?;
     match options.output.form {
         Form::Table => print::print(&text(&findings))?,

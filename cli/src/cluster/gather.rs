@@ -2,12 +2,12 @@
 //! files. Needs the client and reads files.
 
 use super::{
-    client::{self, Cluster, Subject},
+    client::{Cluster, Subject},
     results,
 };
 use crate::{
     local::{REPORT_FILE, RUN_FILE},
-    output::input::side_by_side,
+    output::{errors::Outcome, input::side_by_side},
 };
 use dragstrip_core::suite::expand::{self, expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
@@ -28,10 +28,6 @@ use std::{
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
-    #[error(transparent)]
-    Results(#[from] results::Error),
     #[error("suite {1} cannot be expanded into its runs")]
     Expand(#[source] expand::Invalid, String),
     #[error("report on suite {0} alone, or use dragstrip compare to put two side by side")]
@@ -57,10 +53,10 @@ pub enum Source {
     Published(String),
 }
 
-async fn published_text(cluster: &Cluster, name: &str, key: &str) -> Result<String, Error> {
+async fn published_text(cluster: &Cluster, name: &str, key: &str) -> Outcome<String> {
     let map: ConfigMap = cluster.get("ConfigMap", name).await?;
     let text = map.data.and_then(|mut data| data.remove(key));
-    text.ok_or_else(|| Error::Key(name.to_owned(), key.to_owned()))
+    Ok(text.ok_or_else(|| Error::Key(name.to_owned(), key.to_owned()))?)
 }
 
 /// The names that a published table may use, beside `input`.
@@ -84,17 +80,13 @@ pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput,
     Ok(BaselineInput::Published { name: name.to_owned(), table })
 }
 
-async fn baseline(
-    cluster: &Cluster,
-    input: &Input,
-    declared: &Baseline,
-) -> Result<Option<BaselineInput>, Error> {
+async fn baseline(cluster: &Cluster, input: &Input, declared: &Baseline) -> Outcome<Option<BaselineInput>> {
     if let Some(variant) = &declared.variant {
         return Ok(Some(BaselineInput::Variant(variant.clone())));
     }
     if let Some(table) = &declared.published {
         let text = published_text(cluster, &table.config_map, &table.key).await?;
-        return published(input, &table.config_map, &text).map(Some);
+        return Ok(Some(published(input, &table.config_map, &text)?));
     }
     let Some(name) = &declared.suite else { return Ok(None) };
     let suite: BenchmarkSuite = cluster.get("suite", name).await?;
@@ -103,7 +95,7 @@ async fn baseline(
 }
 
 /// The runs of `suite` that exist, each with its combination.
-async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Input, Error> {
+async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Input> {
     let expanded = expand(suite).map_err(|invalid| Error::Expand(invalid, suite.name_any()))?;
     let mut input = Input::of_suite(suite, expanded.axes);
     for child in expanded.runs {
@@ -116,7 +108,7 @@ async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Inpu
 }
 
 /// Everything that a report of `suite` shows.
-pub async fn suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Input, Error> {
+pub async fn suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Input> {
     let mut input = Box::pin(runs_of_suite(cluster, suite)).await?;
     if let Some(declared) = &suite.spec.baseline {
         input.baseline = Box::pin(baseline(cluster, &input, declared)).await?;
@@ -125,13 +117,13 @@ pub async fn suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Input, E
 }
 
 /// Everything that a report of `subjects` shows: runs, or one suite.
-pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>) -> Result<Input, Error> {
+pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>) -> Outcome<Input> {
     let several = subjects.len() > 1;
     let mut runs = Vec::new();
     for subject in subjects {
         match subject {
             Subject::Run(run) => runs.push(*run),
-            Subject::Suite(suite) if several => return Err(Error::Mixed(suite.name_any())),
+            Subject::Suite(suite) if several => return Err(Error::Mixed(suite.name_any()).into()),
             Subject::Suite(suite) => return self::suite(cluster, &suite).await,
         }
     }

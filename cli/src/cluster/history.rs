@@ -2,14 +2,14 @@
 //! client for a schedule, and reads files.
 
 use super::{
-    client::{self, Cluster, Given},
+    client::{Cluster, Given},
     compare::made,
     gather::{self, Source, is_path},
     results,
 };
 use crate::{
     manifests::kind::Kind,
-    output::{format, print},
+    output::{errors::Outcome, format, print},
 };
 use clap::{Args, ValueEnum};
 use dragstrip_core::labels;
@@ -54,16 +54,6 @@ pub enum Format {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
-    #[error(transparent)]
-    Gather(#[from] gather::Error),
-    #[error(transparent)]
-    Results(#[from] results::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
-    #[error(transparent)]
-    Write(#[from] format::Error),
     #[error("failed to list the rounds of suite {1}")]
     List(#[source] Box<kube::Error>, String),
     #[error("name one suite with a schedule, or files alone")]
@@ -87,7 +77,7 @@ fn time(round: &BenchmarkSuite) -> Option<Timestamp> {
 }
 
 /// All rounds of `suite` that have a report, oldest first.
-async fn rounds_of(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Vec<Round>, Error> {
+async fn rounds_of(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Vec<Round>> {
     let api: Api<BenchmarkSuite> = cluster.api();
     let uid = suite.uid().unwrap_or_default();
     let of_suite = ListParams::default().labels(&format!("{}={uid}", labels::SUITE_UID));
@@ -103,15 +93,15 @@ async fn rounds_of(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Vec<Roun
     Ok(rounds)
 }
 
-async fn of_schedule(cluster: &Cluster, name: &str) -> Result<History, Error> {
+async fn of_schedule(cluster: &Cluster, name: &str) -> Outcome<History> {
     let given = Given::parse(name, Some(Kind::Suite))?;
     if given.kind != Some(Kind::Suite) {
-        return Err(Error::Run(name.to_owned()));
+        return Err(Error::Run(name.to_owned()).into());
     }
     let suite: BenchmarkSuite = cluster.get("suite", &given.name).await?;
     let rounds = rounds_of(cluster, &suite).await?;
     if rounds.is_empty() {
-        return Err(Error::NoRounds(given.name));
+        return Err(Error::NoRounds(given.name).into());
     }
     let rules = Rules { margins: suite.spec.margins.clone(), ..Rules::default() };
     Ok(history(&suite.name_any(), &rounds, &rules))
@@ -121,15 +111,16 @@ fn started(report: &Document) -> Option<Timestamp> {
     report.runs.iter().filter_map(|run| run.started_at).min()
 }
 
-fn of_files(files: &[String]) -> Result<History, Error> {
-    let round = |file: &String| match gather::file(Path::new(file))? {
-        Source::Published(_) => Err(Error::Table(file.clone())),
-        source => {
-            let report = made(source);
-            Ok(Round { name: file.clone(), time: started(&report), report })
+fn of_files(files: &[String]) -> Outcome<History> {
+    let mut rounds = Vec::new();
+    for file in files {
+        let source = gather::file(Path::new(file))?;
+        if matches!(source, Source::Published(_)) {
+            return Err(Error::Table(file.clone()).into());
         }
-    };
-    let rounds = files.iter().map(round).collect::<Result<Vec<_>, _>>()?;
+        let report = made(source);
+        rounds.push(Round { name: file.clone(), time: started(&report), report });
+    }
     let last = rounds.last().map(|round| &round.report);
     let (title, rules) = last.map(|report| (report.title.clone(), report.rules.clone())).unwrap_or_default();
     Ok(history(&title, &rounds, &rules))
@@ -144,11 +135,11 @@ fn exit_code(history: &History) -> u8 {
     }
 }
 
-pub async fn show(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+pub async fn show(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitCode> {
     let history = match (cluster, options.names.as_slice()) {
         (None, files) => of_files(files)?,
         (Some(cluster), [name]) => of_schedule(cluster, name).await?,
-        (Some(_), _) => return Err(Error::Mixed),
+        (Some(_), _) => return Err(Error::Mixed.into()),
     };
     let output = match options.format {
         Format::Text => text(&history),
@@ -233,7 +224,8 @@ mod tests {
         let table = directory.path().join("published.csv");
         std::fs::write(&table, "variant,phase,operation,metric,value\n").unwrap();
         files.push(table.display().to_string());
-        assert!(matches!(of_files(&files), Err(Error::Table(_))), "a table has no rounds");
+        let refused = of_files(&files).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.ends_with("is a published table, which has no rounds"), "{refused}");
         assert!(needs_cluster(&Options {
             names: vec!["suite/nightly".to_owned()],
             format,

@@ -1,12 +1,13 @@
 //! `dragstrip report`: what runs and suites have measured, in every format. Needs the client.
 
 use super::{
-    client::{self, Cluster, Subject},
+    client::{Cluster, Subject},
     gather::{self, Source},
     results,
 };
 use crate::output::{
     details,
+    errors::Outcome,
     format::{self, Format},
     print,
 };
@@ -32,12 +33,6 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Cluster(#[from] client::Error),
-    #[error(transparent)]
-    Gather(#[from] gather::Error),
-    #[error(transparent)]
-    Results(#[from] results::Error),
     #[error(
         "--results needs runs, and suite/{0} is a suite: name its runs, which kubectl get benchmarkruns -l {label}={0} lists, or use --format json",
         label = labels::SUITE
@@ -47,10 +42,6 @@ pub enum Error {
     Table(String),
     #[error("{0} is a finished report: report on it alone and without --results, or use dragstrip compare")]
     Made(String),
-    #[error(transparent)]
-    Print(#[from] print::Error),
-    #[error(transparent)]
-    Format(#[from] format::Error),
 }
 
 /// Whether some of the names are those of a cluster.
@@ -59,19 +50,19 @@ pub fn needs_cluster(options: &Options) -> bool {
 }
 
 /// The runs in the file or directory at `path`, under its name: two directories may have runs of one name.
-fn measured(path: &str) -> Result<Input, Error> {
+fn measured(path: &str) -> Outcome<Input> {
     match gather::file(Path::new(path))? {
         Source::Measured(mut input) => {
             input.entries.iter_mut().for_each(|entry| path.clone_into(&mut entry.cell.variant));
             Ok(*input)
         }
-        Source::Made(_) => Err(Error::Made(path.to_owned())),
-        Source::Published(_) => Err(Error::Table(path.to_owned())),
+        Source::Made(_) => Err(Error::Made(path.to_owned()).into()),
+        Source::Published(_) => Err(Error::Table(path.to_owned()).into()),
     }
 }
 
 /// Reports on what files and directories hold, beside the runs in `cluster` that are named.
-async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitCode> {
     let (paths, names): (Vec<_>, Vec<_>) =
         options.names.iter().cloned().partition(|name| gather::is_path(name));
     let (format, file) = (options.output.format, options.output.output_file.as_deref());
@@ -82,8 +73,8 @@ async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCo
                 return Ok(ExitCode::SUCCESS);
             }
             Source::Measured(input) => *input,
-            Source::Made(_) => return Err(Error::Made(path.clone())),
-            Source::Published(_) => return Err(Error::Table(path.clone())),
+            Source::Made(_) => return Err(Error::Made(path.clone()).into()),
+            Source::Published(_) => return Err(Error::Table(path.clone()).into()),
         },
         (paths, cluster) => {
             let mut input = match cluster {
@@ -109,7 +100,7 @@ async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCo
 }
 
 /// The stored report of a finished suite, or what its runs have measured so far.
-async fn suite_document(cluster: &Cluster, suite: &Subject) -> Result<Document, Error> {
+async fn suite_document(cluster: &Cluster, suite: &Subject) -> Outcome<Document> {
     if let Subject::Suite(suite) = suite
         && let Some(document) = results::report(cluster, suite).await?
     {
@@ -119,15 +110,11 @@ async fn suite_document(cluster: &Cluster, suite: &Subject) -> Result<Document, 
 }
 
 /// Writes the complete results of `subjects`, which must be runs.
-async fn write_results(
-    cluster: &Cluster,
-    subjects: &[Subject],
-    file: Option<&Path>,
-) -> Result<ExitCode, Error> {
+async fn write_results(cluster: &Cluster, subjects: &[Subject], file: Option<&Path>) -> Outcome<ExitCode> {
     let mut by_run = BTreeMap::new();
     for subject in subjects {
         match subject {
-            Subject::Suite(suite) => return Err(Error::ResultsOfSuite(suite.name_any())),
+            Subject::Suite(suite) => return Err(Error::ResultsOfSuite(suite.name_any()).into()),
             Subject::Run(run) => by_run.insert(run.name_any(), results::of(cluster, run).await?),
         };
     }
@@ -135,7 +122,7 @@ async fn write_results(
     Ok(if by_run.values().any(Vec::is_empty) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Result<(Document, bool), Error> {
+async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Outcome<(Document, bool)> {
     if let [suite @ Subject::Suite(_)] = subjects.as_slice() {
         let document = suite_document(cluster, suite).await?;
         let complete = !document.rows.is_empty();
@@ -148,11 +135,7 @@ async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Result<(Document
 }
 
 /// The report of `subjects` as text, and whether each of them has results.
-async fn rendered(
-    cluster: &Cluster,
-    subjects: Vec<Subject>,
-    format: Format,
-) -> Result<(String, bool), Error> {
+async fn rendered(cluster: &Cluster, subjects: Vec<Subject>, format: Format) -> Outcome<(String, bool)> {
     let run = |subject: &Subject| match subject {
         Subject::Run(run) => Some((**run).clone()),
         Subject::Suite(_) => None,
@@ -164,7 +147,7 @@ async fn rendered(
 }
 
 /// Prints text reports: one of each suite that is named, and one of all runs.
-pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error> {
+pub async fn print_text(cluster: &Cluster, names: &[String]) -> Outcome<()> {
     let subjects = cluster.subjects(names).await?;
     let (suites, runs): (Vec<_>, Vec<_>) =
         subjects.into_iter().partition(|subject| matches!(subject, Subject::Suite(_)));
@@ -175,7 +158,7 @@ pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error
     Ok(())
 }
 
-pub async fn report(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+pub async fn report(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitCode> {
     let Some(cluster) = cluster.filter(|_| !options.names.iter().any(|name| gather::is_path(name))) else {
         return of_paths(cluster, options).await;
     };

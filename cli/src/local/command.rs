@@ -1,9 +1,9 @@
 //! `dragstrip run --local`: the runs and suites of manifests, one after the other.
 
 use super::{
-    conduct::{self, passed, print_or_closed, ready, run_locally},
+    conduct::{passed, print_or_closed, ready, run_locally},
     options::Options,
-    settings::{self, Settings, directory_of},
+    settings::{Settings, directory_of},
     suites,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         check::{Object, Remark, Weight, check},
         documents,
     },
-    output::{input, print, screen::Screen},
+    output::{errors::Outcome, input, screen::Screen},
 };
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use kube::ResourceExt;
@@ -19,21 +19,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Read(#[from] documents::Error),
     /// One line per error.
     #[error("{0}")]
     Invalid(String),
     #[error("the manifests declare no BenchmarkRun or BenchmarkSuite: add one, as in examples/local.yaml")]
     NoRun,
-    #[error(transparent)]
-    Settings(#[from] settings::Error),
-    #[error(transparent)]
-    Run(#[from] conduct::Error),
-    #[error(transparent)]
-    Suite(#[from] suites::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 #[derive(Default)]
@@ -46,13 +36,13 @@ struct Manifests {
 }
 
 /// The valid objects of `files`, in order.
-fn read(files: &[PathBuf]) -> Result<Manifests, Error> {
+fn read(files: &[PathBuf]) -> Outcome<Manifests> {
     let checked = check(documents::read(files)?);
     let lines = |weight: Weight| -> Vec<String> {
         checked.remarks.iter().filter(|remark| remark.weight == weight).map(Remark::to_string).collect()
     };
     if checked.errors() > 0 {
-        return Err(Error::Invalid(lines(Weight::Error).join("\n")));
+        return Err(Error::Invalid(lines(Weight::Error).join("\n")).into());
     }
     let mut manifests = Manifests { notes: lines(Weight::Note), ..Manifests::default() };
     for (_, object) in checked.objects {
@@ -71,7 +61,7 @@ async fn all(
     datastores: &[Datastore],
     settings: impl Fn(&str) -> Settings,
     screen: &mut Screen,
-) -> Result<bool, Error> {
+) -> Outcome<bool> {
     let (mut ended, mut failed) = (Vec::new(), None);
     for run in runs {
         let settings = settings(&run.name_any());
@@ -81,7 +71,7 @@ async fn all(
         match Box::pin(run_locally(run, datastores, &settings, screen)).await {
             Ok(raced) => ended.push(raced.run),
             Err(error) => {
-                failed = Some(error.into());
+                failed = Some(error);
                 break;
             }
         }
@@ -93,11 +83,11 @@ async fn all(
 }
 
 /// Runs what the manifests declare. Exit code 0 if all passed, 1 if one did not.
-pub async fn run(options: Options) -> Result<ExitCode, Error> {
+pub async fn run(options: Options) -> Outcome<ExitCode> {
     let Manifests { datastores, runs, suites, notes } = read(&options.files)?;
     let declared = runs.len() + suites.len();
     if declared == 0 {
-        return Err(Error::NoRun);
+        return Err(Error::NoRun.into());
     }
     let settings = Settings::of(&options)?;
     let variants = suites.iter().flat_map(|suite| &suite.spec.variants);

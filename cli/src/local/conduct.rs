@@ -2,17 +2,21 @@
 //! in a cluster. Touches processes and files.
 
 use super::{
-    children,
     clients::{Cut, Measured, measure},
     cpus,
     directory::{self, Directory},
     options::PAGE_FILE,
-    plan::{self, Plan, Surroundings, Track, plan},
+    plan::{Plan, Surroundings, Track, plan},
     programs,
     server::{self, Server},
     settings::Settings,
 };
-use crate::output::{errors::chain, figures::rate, input, print, screen::Screen};
+use crate::output::{
+    errors::{Outcome, chain},
+    figures::rate,
+    input, print,
+    screen::Screen,
+};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     decide::{Ending, attempt_failure, failure},
@@ -36,18 +40,10 @@ use std::{collections::BTreeMap, path::Path};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Plan(#[from] plan::Error),
-    #[error(transparent)]
-    Directory(#[from] directory::Error),
     #[error("failed to create a key for signing commands")]
     Key(#[source] KeyError),
     #[error("failed to create a client for runners")]
     Agents(#[source] AgentError),
-    #[error(transparent)]
-    Server(#[from] server::Error),
-    #[error(transparent)]
-    Child(#[from] children::Error),
 }
 
 /// A run that has ended, with its results.
@@ -67,7 +63,7 @@ fn machine(cpus: usize) -> NodeRecord {
 }
 
 /// Checks everything that `run` needs.
-pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
+pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Outcome<Plan> {
     let cpus = cpus::available();
     let around = Surroundings {
         binary: &|engine| settings.binary(engine).map(Path::to_owned),
@@ -81,7 +77,7 @@ pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings
 }
 
 /// The same, and that the port in a Custom server's command is free.
-pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
+pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Outcome<Plan> {
     let plan = planned(run, datastores, settings)?;
     if let Some(declared) = &plan.server {
         server::port(&declared.datastore)?;
@@ -167,7 +163,7 @@ async fn race(
     offline: &mut OfflineRun,
     server: &mut Server,
     screen: &mut Screen,
-) -> Result<BenchmarkRunStatus, Error> {
+) -> Outcome<BenchmarkRunStatus> {
     loop {
         let index = match offline.next(Timestamp::now()) {
             Next::Measure(index) => index,
@@ -206,7 +202,7 @@ pub async fn run_locally(
     datastores: &[Datastore],
     settings: &Settings,
     screen: &mut Screen,
-) -> Result<Raced, Error> {
+) -> Outcome<Raced> {
     let plan = planned(run, datastores, settings)?;
     let path = match &settings.output_directory {
         Some(path) => path.clone(),
@@ -230,7 +226,7 @@ pub async fn run_locally(
 }
 
 /// Starts the server, measures, and always ends the server. An error fails the run.
-async fn conduct(track: &Track<'_>, screen: &mut Screen) -> Result<Raced, Error> {
+async fn conduct(track: &Track<'_>, screen: &mut Screen) -> Outcome<Raced> {
     let Track { plan, directory, .. } = track;
     let mut offline = plan.offline.clone();
     let status = match Server::start(track).await {

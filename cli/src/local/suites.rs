@@ -7,7 +7,7 @@ use super::{
     options::{PAGE_FILE, REPORT_FILE},
     settings::Settings,
 };
-use crate::output::{print, screen::Screen};
+use crate::output::{errors::Outcome, screen::Screen};
 use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore,
@@ -25,11 +25,7 @@ pub enum Error {
     #[error("BenchmarkSuite {0}")]
     Suite(String, #[source] Invalid),
     #[error("run {1} of the suite ({2})")]
-    Run(#[source] Box<super::conduct::Error>, String, String),
-    #[error(transparent)]
-    Directory(#[from] directory::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
+    Run(#[source] Box<dyn std::error::Error>, String, String),
 }
 
 pub struct Planned {
@@ -47,7 +43,7 @@ fn child(suite: &BenchmarkSuite, child: &ChildRun) -> BenchmarkRun {
 pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Settings) -> Result<Planned, Error> {
     let expanded = expand(suite).map_err(|invalid| Error::Suite(suite.name_any(), invalid))?;
     for run in &expanded.runs {
-        let failed = |error| Error::Run(Box::new(error), run.name.clone(), run.cell.label(&expanded.axes));
+        let failed = |error| Error::Run(error, run.name.clone(), run.cell.label(&expanded.axes));
         let settings = settings.of_variant(&run.cell.variant);
         ready(&child(suite, run), datastores, &settings).map_err(failed)?;
     }
@@ -78,7 +74,7 @@ impl Planned {
         datastores: &[Datastore],
         settings: &Settings,
         screen: &mut Screen,
-    ) -> Result<bool, Error> {
+    ) -> Outcome<bool> {
         let (name, spec) = (self.suite.name_any(), &self.suite.spec);
         let directory = match &settings.output_directory {
             Some(directory) => directory.clone(),
@@ -93,7 +89,7 @@ impl Planned {
         let mut entries = Vec::with_capacity(all);
         let raced = self.all(&mut entries, datastores, settings, (screen, &directory)).await;
         if entries.is_empty() {
-            return raced.map(|()| false);
+            return Ok(raced.map(|()| false)?);
         }
         let passed = entries.len() == all && entries.iter().all(|entry| passed(&entry.run));
         let document = self.document(entries, baseline(spec.baseline.as_ref()));
@@ -120,7 +116,7 @@ impl Planned {
             let settings = Settings { output_directory: Some(own), ..settings.of_variant(&cell.variant) };
             let run = child(&self.suite, declared);
             let raced = Box::pin(run_locally(&run, datastores, &settings, screen)).await;
-            let raced = raced.map_err(|error| Error::Run(Box::new(error), declared.name.clone(), words))?;
+            let raced = raced.map_err(|error| Error::Run(error, declared.name.clone(), words))?;
             let failed = !passed(&raced.run);
             let results = raced.results.into_values().collect();
             entries.push(Entry { cell, repetition, run: raced.run, results });
@@ -136,7 +132,7 @@ impl Planned {
     }
 }
 
-fn write(directory: &Path, document: &Document) -> Result<(), Error> {
+fn write(directory: &Path, document: &Document) -> Result<(), directory::Error> {
     let forms = [
         ("report.txt", text::render(document)),
         ("report.md", markdown::render(document)),

@@ -4,7 +4,10 @@ use super::{
     check::{Checked, Remark, check},
     documents,
 };
-use crate::output::print::{self, Form};
+use crate::output::{
+    errors::Outcome,
+    print::{self, Form},
+};
 use clap::Args;
 use std::{path::PathBuf, process::ExitCode};
 
@@ -17,21 +20,13 @@ pub struct Options {
     pub output: print::Options,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error(transparent)]
-    Read(#[from] documents::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
-}
-
 fn text(checked: &Checked) -> String {
     let valid =
         checked.objects.iter().map(|(document, _)| format!("{}: {}: ok", document.file, document.title()));
     print::lines(checked.remarks.iter().map(Remark::to_string).chain(valid))
 }
 
-pub fn validate(options: &Options) -> Result<ExitCode, Error> {
+pub fn validate(options: &Options) -> Outcome<ExitCode> {
     let checked = check(documents::read(&options.files)?);
     match options.output.form {
         Form::Table => print::print(&text(&checked))?,

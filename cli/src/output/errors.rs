@@ -4,6 +4,9 @@ use dragstrip_results::error_chain::chain_with;
 use kube::{config::InferConfigError, core::Status};
 use std::error::Error;
 
+/// What a command comes to, which any step may end.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
 /// Whether kube wraps an answer of the API server here, and adds only a dump of it.
 fn wraps_answer(error: &(dyn Error + 'static)) -> bool {
     let boxed = error.downcast_ref::<Box<kube::Error>>().map(Box::as_ref);
@@ -45,7 +48,7 @@ mod tests {
             || kube::Error::Api(Status::failure("pods is forbidden", "Forbidden").with_code(403).boxed());
         let listed = client::Error::Read(Box::new(answer()), "run a".into());
         assert_eq!(chain(&listed), "failed to read run a: pods is forbidden");
-        let wrapped = crate::cluster::cancel::Error::Cluster(listed);
+        let wrapped = crate::cluster::follow::Error::Cluster(listed);
         assert_eq!(chain(&wrapped), "failed to read run a: pods is forbidden");
         assert_eq!(chain(&answer()), "pods is forbidden");
     }
