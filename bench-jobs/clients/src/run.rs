@@ -206,7 +206,7 @@ impl Conductor<'_> {
             }
         };
         if let Some(before) = cpu_before {
-            gathered.thread_cpu = cpu_threads::used(&before, &cpu_times());
+            gathered.threads = cpu_threads::used(&before, &cpu_times());
         }
         outcome
     }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
 use dragstrip_loadgen::counts::recorder::OperationRecord;
-use dragstrip_loadgen::counts::report::{Report, ThreadCpu};
+use dragstrip_loadgen::counts::report::Report;
 use dragstrip_loadgen::driver::ClockAnchor;
 use dragstrip_loadgen::driver::Ending;
+use dragstrip_results::usage::ThreadUsage;
 
 use crate::plan::{LibraryPlan, Work};
 use crate::report::batch_statistics;
@@ -20,7 +21,7 @@ use crate::work::batches;
 /// What a run leaves behind.
 pub(crate) struct Gathered {
     pub(crate) clock: ClockAnchor,
-    pub(crate) thread_cpu: Vec<ThreadCpu>,
+    pub(crate) threads: Vec<ThreadUsage>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) batch_times: Vec<Duration>,
     pub(crate) pings: Arc<AtomicU64>,
@@ -30,7 +31,7 @@ impl Gathered {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
             clock: ClockAnchor::now(),
-            thread_cpu: Vec::new(),
+            threads: Vec::new(),
             counters,
             batch_times: Vec::new(),
             pings: Arc::default(),
@@ -48,7 +49,7 @@ pub(crate) fn report(
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         specification: Some(configuration.specification.clone()),
-        threads: gathered.thread_cpu.clone(),
+        threads: gathered.threads.clone(),
         ..Report::default()
     };
     let names = [plan.work.operation_name().to_owned()];

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use dragstrip_loadgen::counts::report::ThreadCpu;
 use dragstrip_loadgen::driver::ScheduleTimes;
+use dragstrip_results::usage::ThreadUsage;
 
 /// The runtime threads that announced themselves.
 #[derive(Debug, Default)]
@@ -35,13 +35,12 @@ fn schedule_times(directory: &std::path::Path) -> Option<ScheduleTimes> {
 }
 
 /// What was used between two readings.
-pub(crate) fn used(before: &[(usize, ScheduleTimes)], after: &[(usize, ScheduleTimes)]) -> Vec<ThreadCpu> {
+pub(crate) fn used(before: &[(usize, ScheduleTimes)], after: &[(usize, ScheduleTimes)]) -> Vec<ThreadUsage> {
     after
         .iter()
         .map(|&(thread, now)| {
             let earlier = before.iter().find(|(number, _)| *number == thread).map(|(_, times)| *times);
-            let ScheduleTimes { running, waiting } = now.since(earlier.unwrap_or_default());
-            ThreadCpu { thread, cpu_seconds: running.as_secs_f64(), waiting_seconds: waiting.as_secs_f64() }
+            now.since(earlier.unwrap_or_default()).usage(thread)
         })
         .collect()
 }

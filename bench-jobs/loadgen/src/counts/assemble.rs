@@ -11,13 +11,15 @@ use dragstrip_results::latency_series::{EncodedSeries, LatencySeries};
 use dragstrip_results::measured::operation::added_seconds;
 use dragstrip_results::result::{Operation, Presence, due};
 use dragstrip_results::schedule::answered_in_time;
+use dragstrip_results::usage::ThreadUsage;
 
 use crate::configuration::Configuration;
 use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
 use crate::counts::recorder::{OperationRecord, Recorder, Second};
-use crate::counts::report::{ErrorReport, Failure, Report, RunStatus, ThreadCpu, Totals, WarmupReport};
+use crate::counts::report::{ErrorReport, Failure, Report, RunStatus, Totals, WarmupReport};
 use crate::driver::clock::ClockAnchor;
+use crate::driver::cpu::ScheduleTimes;
 use crate::driver::pacer::ScheduleCounts;
 use crate::driver::phase::{Ending, Stopper};
 use crate::driver::worker::WorkerOutcome;
@@ -182,7 +184,7 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         specification: Some(configuration.specification.clone()),
-        threads: gathered.outcomes.iter().map(thread_cpu).collect(),
+        threads: gathered.outcomes.iter().map(thread_usage).collect(),
         ..Report::default()
     };
     let names = operations::names(mix);
@@ -323,9 +325,9 @@ fn totals(records: &[OperationRecord], operations_per_second: f64) -> Totals {
     }
 }
 
-fn thread_cpu(outcome: &WorkerOutcome) -> ThreadCpu {
+fn thread_usage(outcome: &WorkerOutcome) -> ThreadUsage {
     // To fall asleep and to wake may take more CPU than the requests, and leaves room for more of them.
     let waited = outcome.schedule.as_ref().map(|counts| counts.waited).unwrap_or_default();
-    let cpu_seconds = outcome.cpu.running.min(outcome.busy.saturating_sub(waited)).as_secs_f64();
-    ThreadCpu { thread: outcome.thread, cpu_seconds, waiting_seconds: outcome.cpu.waiting.as_secs_f64() }
+    let running = outcome.cpu.running.min(outcome.busy.saturating_sub(waited));
+    ScheduleTimes { running, ..outcome.cpu }.usage(outcome.thread)
 }

@@ -12,6 +12,7 @@ use dragstrip_results::{
     hit_series::HitSeries,
     latency_series::EncodedSeries,
     result::{Operation, Presence},
+    usage::ThreadUsage,
 };
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -48,8 +49,8 @@ pub struct Report {
     pub operations: Vec<Operation>,
     /// Error replies by operation and kind.
     pub errors: Vec<ErrorReport>,
-    /// CPU time of each load thread in the window.
-    pub threads: Vec<ThreadCpu>,
+    /// What each load thread used in the window, in an open loop without the time that it waited.
+    pub threads: Vec<ThreadUsage>,
     pub batches: Option<BatchStatistics>,
     /// Commands sent and answered by their lower-case name, over the complete run:
     /// warm-up, error replies and redirections included, greetings not.
@@ -172,16 +173,6 @@ pub struct ErrorReport {
     pub count: u64,
     /// The first of them in full, up to 1024 bytes.
     pub first_message: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ThreadCpu {
-    pub thread: usize,
-    /// User and kernel mode, in seconds, in an open loop at most the time that it did not wait.
-    pub cpu_seconds: f64,
-    /// Ready to run, without a CPU, in seconds; 0 if the kernel does not report it.
-    pub waiting_seconds: f64,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{fs, time::Duration};
 
+use dragstrip_results::usage::ThreadUsage;
 use nix::sys::resource::{Resource, Usage, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use thiserror::Error;
@@ -51,6 +52,15 @@ impl ScheduleTimes {
         Self {
             running: self.running.saturating_sub(earlier.running),
             waiting: self.waiting.saturating_sub(earlier.waiting),
+        }
+    }
+
+    /// What the load thread of this number used, if these are the times of its window.
+    pub fn usage(self, thread: usize) -> ThreadUsage {
+        ThreadUsage {
+            name: format!("loadgen {thread}"),
+            cpu_seconds: self.running.as_secs_f64(),
+            waiting_seconds: self.waiting.as_secs_f64(),
         }
     }
 }

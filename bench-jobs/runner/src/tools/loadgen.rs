@@ -12,12 +12,12 @@ use crate::{
     },
 };
 use dragstrip_crds::{units::thousands, workload::LoadgenSpec};
-use dragstrip_loadgen::counts::report::{Report, ThreadCpu};
+use dragstrip_loadgen::counts::report::Report;
 use dragstrip_results::{
     measured::operation::added_seconds,
     protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{FILL, Failure, FailureStep, Operation, PodResult, ToolRecord, Window, due},
-    usage::{ContainerUsage, ThreadUsage},
+    usage::ContainerUsage,
 };
 use nix::sys::signal::Signal;
 use specification::REPORT_NAME;
@@ -116,7 +116,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         hit_series: report.hit_series,
         batches: report.batches,
         client: ContainerUsage {
-            threads: busiest(report.threads.iter().map(thread).collect(), usize::MAX),
+            threads: busiest(report.threads, usize::MAX),
             ..ContainerUsage::default()
         },
         ..PodResult::default()
@@ -132,12 +132,6 @@ fn unfilled(operations: &[Operation]) -> Option<String> {
     (left > 0).then(|| {
         format!("{} of {} {FILL} had no answer when the load ended", thousands(left), thousands(misses))
     })
-}
-
-/// One load thread, by its number.
-fn thread(cpu: &ThreadCpu) -> ThreadUsage {
-    let name = format!("loadgen {}", cpu.thread);
-    ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: cpu.waiting_seconds }
 }
 
 /// Requests in flight, divided by the pipeline: of a client library, its tasks.
