@@ -34,7 +34,8 @@ fn text_schema(longest: usize, pattern: &str, message: &str, more: &[serde_json:
     json_schema!({"type": "string", "maxLength": longest, "x-kubernetes-validations": rules})
 }
 
-/// A type that is a text in JSON and the schema: `$parse` reads it, or says what else it is.
+/// A type that is a text in JSON and the schema, and `$field` in the code: `$parse` reads it, or says
+/// what else it is.
 macro_rules! text_unit {
     ($(#[$attribute:meta])* $type:ident { $field:ident: $value:ty }, $parse:expr, $schema:expr) => {
         $(#[$attribute])*
@@ -42,6 +43,12 @@ macro_rules! text_unit {
         pub struct $type {
             text: String,
             $field: $value,
+        }
+
+        impl $type {
+            pub fn $field(&self) -> $value {
+                self.$field
+            }
         }
 
         impl FromStr for $type {
@@ -125,13 +132,6 @@ fn parse_memory(text: &str) -> Result<u64, String> {
             Err(format!("{bytes} bytes: at least 1Mi is needed, such as 512Mi"))
         }
         Some(bytes) => Ok(bytes),
-    }
-}
-
-impl Memory {
-    /// The amount in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 }
 
@@ -221,11 +221,6 @@ impl Period {
         Self { text: format!("{minutes}m"), duration: Duration::from_secs(u64::from(minutes) * 60) }
     }
 
-    /// The length as a duration.
-    pub fn duration(&self) -> Duration {
-        self.duration
-    }
-
     /// The length in seconds.
     pub fn seconds(&self) -> f64 {
         self.duration.as_secs_f64()
@@ -253,13 +248,6 @@ fn parse_decimal(text: &str) -> Result<f64, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let value = text.parse().ok().filter(|_| digits(whole, 15) && digits(fraction, 9));
     value.ok_or_else(|| format!("not a decimal fraction: {DECIMAL_FORM}"))
-}
-
-impl Decimal {
-    /// The number.
-    pub fn value(&self) -> f64 {
-        self.value
-    }
 }
 
 /// CEL: the field is a decimal fraction from `least` to `most`.
