@@ -24,7 +24,6 @@ use crate::workload::requests::RequestTemplates;
 const AT_A_TIME: usize = 32;
 
 /// What all load threads share.
-#[derive(Debug)]
 pub(crate) struct Load {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) templates: Arc<RequestTemplates>,
@@ -33,7 +32,6 @@ pub(crate) struct Load {
 }
 
 /// Makes the connections of a thread.
-#[derive(Debug)]
 pub(crate) struct Connector {
     load: Arc<Load>,
     /// Number of the next connection that a redirection leads to.

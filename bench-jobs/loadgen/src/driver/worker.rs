@@ -51,7 +51,6 @@ pub(crate) struct WorkerOutcome {
 }
 
 /// Everything a thread needs.
-#[derive(Debug)]
 pub(crate) struct WorkerPlan {
     pub(crate) thread: usize,
     pub(crate) load: Arc<Load>,

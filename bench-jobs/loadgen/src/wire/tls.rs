@@ -1,6 +1,5 @@
 //! The client side of TLS: trusted authorities and own certificate. Reads the declared files only.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,12 +49,6 @@ pub struct TlsClient {
     server_name: Option<ServerName<'static>>,
 }
 
-impl fmt::Debug for TlsClient {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TlsClient").field("server_name", &self.server_name).finish_non_exhaustive()
-    }
-}
-
 impl TlsClient {
     /// With these options, whose files must be readable.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
@@ -63,7 +56,7 @@ impl TlsClient {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
         let builder = if options.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         } else {
             builder.with_root_certificates(trusted(options.ca_file.as_deref())?)
         };
@@ -94,7 +87,7 @@ fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
 }
 
 /// The authorities that Mozilla trusts, built in since a tool's image may have none.
-pub fn well_known_authorities() -> RootCertStore {
+fn well_known_authorities() -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
     store
@@ -121,16 +114,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// Accepts every certificate, if the specification declares it. Signatures
 /// are still checked, so that the peer at least owns the certificate it shows.
 #[derive(Debug)]
-pub struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl AnyCertificate {
-    /// A verifier that checks signatures as `provider` does.
-    pub fn new(provider: Arc<CryptoProvider>) -> Self {
-        Self { provider }
-    }
-}
+struct AnyCertificate(Arc<CryptoProvider>);
 
 impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
@@ -150,12 +134,7 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -164,16 +143,11 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
