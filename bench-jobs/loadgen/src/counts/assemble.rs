@@ -116,7 +116,7 @@ impl Counts<'_> {
                 hits: reads.then_some(record.hits),
                 misses: reads.then_some(record.misses),
                 errors: record.errors,
-                bytes: record.bytes_sent + record.bytes_received,
+                bytes: record.bytes,
                 operations_per_second: None,
                 tool_operations_per_second: Some(rate(record.count, window_seconds)),
                 latency_milliseconds: latencies.summary(),
@@ -319,8 +319,6 @@ fn totals(records: &[OperationRecord], operations_per_second: f64) -> Totals {
         requests: sum(|record| record.requests),
         count: sum(|record| record.count),
         errors: sum(|record| record.errors),
-        bytes_sent: sum(|record| record.bytes_sent),
-        bytes_received: sum(|record| record.bytes_received),
         operations_per_second,
     }
 }

@@ -22,8 +22,8 @@ pub struct OperationRecord {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) errors: u64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_received: u64,
+    /// Bytes sent and received.
+    pub(crate) bytes: u64,
     /// Latencies of the successful replies; an unanswered request counts with the time it waited.
     pub(crate) latency: Histogram<u64>,
     /// Successful replies before the measured window.
@@ -42,8 +42,7 @@ impl OperationRecord {
             hits: 0,
             misses: 0,
             errors: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
+            bytes: 0,
             latency: histogram::empty()?,
             warmup_count: 0,
             warmup_errors: 0,
@@ -58,8 +57,7 @@ impl OperationRecord {
         self.hits += other.hits;
         self.misses += other.misses;
         self.errors += other.errors;
-        self.bytes_sent += other.bytes_sent;
-        self.bytes_received += other.bytes_received;
+        self.bytes += other.bytes;
         self.warmup_count += other.warmup_count;
         self.warmup_errors += other.warmup_errors;
         self.redirected += other.redirected;
@@ -77,7 +75,7 @@ impl OperationRecord {
         self.hits += tally.found.hits;
         self.misses += tally.found.misses;
         self.errors += tally.errors;
-        self.bytes_received += tally.bytes;
+        self.bytes += tally.bytes;
         if tally.count > 0 {
             self.latency.saturating_record_n(latency_micros, tally.count);
         }
@@ -185,7 +183,7 @@ impl Recorder {
     pub(crate) fn note_requests(&mut self, operation: OperationIndex, requests: u64, bytes: u64) {
         if let Some(record) = self.operations.get_mut(operation.0) {
             record.requests += requests;
-            record.bytes_sent += bytes;
+            record.bytes += bytes;
         }
     }
 
@@ -193,7 +191,7 @@ impl Recorder {
     pub fn so_far(&self) -> (u64, LatencyCounts) {
         let (mut bytes, mut latency) = (0, LatencyCounts::default());
         for (place, record) in self.operations.iter().enumerate() {
-            bytes += record.bytes_sent + record.bytes_received;
+            bytes += record.bytes;
             if self.fill != Some(OperationIndex(place)) {
                 latency.add(&LatencyCounts::of(&record.latency));
             }

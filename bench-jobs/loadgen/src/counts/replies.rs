@@ -369,8 +369,8 @@ mod tests {
             b"+OK\r\n$1\r\nx\r\n$-1\r\n-OOM no room\r\n$-1\r\n-OOM other text\r\n+OK\r\n>1\r\n:1\r\n";
         let found = sorted(stream, &["Set", "Get weight=2"], 7, batch);
         let (set, get) = (&found.recorder.operations[0], &found.recorder.operations[1]);
-        assert_eq!((set.count, set.errors, set.bytes_received), (2, 1, 24));
-        assert_eq!((get.count, get.hits, get.misses, get.errors, get.bytes_received), (3, 1, 2, 1, 34));
+        assert_eq!((set.count, set.errors, set.bytes), (2, 1, 24));
+        assert_eq!((get.count, get.hits, get.misses, get.errors, get.bytes), (3, 1, 2, 1, 34));
         assert_eq!((found.surplus, found.outstanding), (0, 0));
         let errors = &found.recorder.errors.entries;
         assert_eq!(errors.iter().map(|entry| entry.operation.0).collect::<Vec<_>>(), [0, 1]);
@@ -391,9 +391,9 @@ mod tests {
         let found = sorted(&stream, &["Get weight=3", "command GET __key__", "Incr"], 7, batch);
         let records = &found.recorder.operations;
         // Walked: get get get command incr get get; the eighth answers nothing.
-        assert_eq!((records[0].count, records[0].hits, records[0].bytes_received), (5, 5, 35));
-        assert_eq!((records[1].count, records[1].hits, records[1].bytes_received), (1, 0, 7));
-        assert_eq!((records[2].count, records[2].errors, records[2].bytes_received), (0, 1, 7));
+        assert_eq!((records[0].count, records[0].hits, records[0].bytes), (5, 5, 35));
+        assert_eq!((records[1].count, records[1].hits, records[1].bytes), (1, 0, 7));
+        assert_eq!((records[2].count, records[2].errors, records[2].bytes), (0, 1, 7));
         assert_eq!((found.surplus, found.outstanding), (1, 0));
     }
 

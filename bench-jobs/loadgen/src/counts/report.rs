@@ -143,9 +143,6 @@ pub struct Totals {
     pub requests: u64,
     pub count: u64,
     pub errors: u64,
-    pub bytes_sent: u64,
-    /// Bytes of complete replies.
-    pub bytes_received: u64,
     /// Successful replies per second of the window, to all operations but `SET (miss)`.
     pub operations_per_second: f64,
 }
