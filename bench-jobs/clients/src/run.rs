@@ -16,7 +16,7 @@ use crate::clients::link::Link;
 use crate::clients::loss::Losses;
 use crate::plan::{LibraryPlan, TaskWork, Work};
 use crate::report::assemble::{self, Gathered};
-use crate::report::counters::{Counters, ShardNumbers};
+use crate::report::counters::{Counters, number_this_thread};
 use crate::report::cpu_threads::{self, RuntimeThreads};
 use crate::work::batches::{self, BatchLoader};
 use crate::work::tasks::{LoadTask, SharedWork};
@@ -34,13 +34,12 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 pub fn run_to_end(configuration: &Configuration, plan: &LibraryPlan) -> std::io::Result<Report> {
     let counters = Counters::new(configuration.threads).map_err(std::io::Error::other)?;
     let threads = Arc::new(RuntimeThreads::default());
-    let numbers = ShardNumbers::default();
     let announced = Arc::clone(&threads);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(configuration.threads)
         .thread_name("library")
         .on_thread_start(move || {
-            numbers.number_this_thread();
+            number_this_thread();
             announced.announce();
         })
         .enable_all()
@@ -57,7 +56,13 @@ async fn run(
     threads: &RuntimeThreads,
     counters: Arc<Counters>,
 ) -> Report {
-    let mut gathered = Gathered::new(Arc::clone(&counters));
+    let mut gathered = Gathered {
+        clock: ClockAnchor::now(),
+        threads: Vec::new(),
+        counters: Arc::clone(&counters),
+        batch_times: Vec::new(),
+        pings: Arc::default(),
+    };
     let conductor = Conductor { configuration, plan, threads, counters, stop: Arc::default() };
     let ending = conductor.conduct(&mut gathered).await.err().unwrap_or(Ending::Completed);
     assemble::report(configuration, plan, &gathered, ending)
@@ -108,7 +113,7 @@ impl Conductor<'_> {
 
     async fn prepare(&self, watch: &PoolWatch) -> Result<Ready, Ending> {
         let configuration = self.configuration;
-        connect::addresses(configuration).await.map_err(Ending::Failed)?;
+        connect::check_name(configuration).await.map_err(Ending::Failed)?;
         let links = clients::connect::connect(configuration, self.plan, watch).await;
         let links = links.map_err(|error| self.broken(&error))?;
         match self.plan.work {
@@ -124,7 +129,8 @@ impl Conductor<'_> {
                     turns: 0,
                 };
                 if work.operation == BatchOperation::Mget {
-                    loader.preload().await.map_err(|error| self.broken(&error))?;
+                    // MGET must find its keys. Nothing of this is measured.
+                    loader.batch(BatchOperation::Mset).await.map_err(|error| self.broken(&error))?;
                 }
                 Ok(Ready::Batches(Box::new(loader)))
             }

@@ -27,18 +27,6 @@ pub(crate) struct Gathered {
     pub(crate) pings: Arc<AtomicU64>,
 }
 
-impl Gathered {
-    pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self {
-            clock: ClockAnchor::now(),
-            threads: Vec::new(),
-            counters,
-            batch_times: Vec::new(),
-            pings: Arc::default(),
-        }
-    }
-}
-
 pub(crate) fn report(
     configuration: &Configuration,
     plan: &LibraryPlan,

@@ -25,16 +25,10 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Gives every thread that calls [`ShardNumbers::number_this_thread`] a shard of its own.
-#[derive(Debug, Default)]
-pub(crate) struct ShardNumbers {
-    next: AtomicUsize,
-}
-
-impl ShardNumbers {
-    pub(crate) fn number_this_thread(&self) {
-        SHARD.set(self.next.fetch_add(1, Ordering::Relaxed));
-    }
+/// Gives the calling thread a shard of its own.
+pub(crate) fn number_this_thread() {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    SHARD.set(NEXT.fetch_add(1, Ordering::Relaxed));
 }
 
 /// Shards lie on cache lines of their own.
@@ -207,12 +201,11 @@ mod tests {
         let counters = Arc::new(Counters::new(2).unwrap());
         assert!(!counters.note_sent(5).measured);
         counters.measure_from(Instant::now());
-        let numbers = Arc::new(ShardNumbers::default());
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let (counters, numbers) = (Arc::clone(&counters), Arc::clone(&numbers));
+                let counters = Arc::clone(&counters);
                 std::thread::spawn(move || {
-                    numbers.number_this_thread();
+                    number_this_thread();
                     for number in 0..100 {
                         let sent = counters.note_sent(1);
                         let answer = if number % 4 == 0 {

@@ -52,11 +52,6 @@ pub(crate) struct BatchLoader {
 }
 
 impl BatchLoader {
-    /// Writes the items once, so that MGET finds them. Nothing of it is measured.
-    pub(crate) async fn preload(&mut self) -> Result<(), LibraryError> {
-        self.batch(BatchOperation::Mset).await
-    }
-
     /// Sends batches for `warmup`, then for the measured time, and returns the
     /// times of the measured ones. At least one batch is measured.
     pub(crate) async fn run(&mut self, warmup: Duration) -> Result<Vec<Duration>, LibraryError> {
@@ -80,7 +75,7 @@ impl BatchLoader {
 
     /// One batch. As in the published bench, the chunks of a batch are all
     /// prepared before the first is sent; the time for it belongs to the batch.
-    async fn batch(&mut self, operation: BatchOperation) -> Result<(), LibraryError> {
+    pub(crate) async fn batch(&mut self, operation: BatchOperation) -> Result<(), LibraryError> {
         let items = Arc::clone(&self.items);
         let expires_at = unix_seconds_after(self.work.lifetime);
         let mut sends = Vec::with_capacity(items.len().div_ceil(self.work.batch_size));

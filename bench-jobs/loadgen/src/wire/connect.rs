@@ -126,9 +126,9 @@ async fn within<T, E: Into<Cause>>(
     outcome.map_err(|cause| cause.at(step, address))
 }
 
-pub async fn addresses(configuration: &Configuration) -> Result<Vec<String>, Failure> {
-    let endpoint = find(configuration).await.map_err(|error| error.failure())?;
-    Ok(endpoint.addresses.iter().map(SocketAddr::to_string).collect())
+/// Fails if the server's name has no address.
+pub async fn check_name(configuration: &Configuration) -> Result<(), Failure> {
+    find(configuration).await.map(drop).map_err(|error| error.failure())
 }
 
 pub(crate) async fn find(configuration: &Configuration) -> Result<Endpoint, ConnectError> {
