@@ -169,10 +169,7 @@ async fn race(
             Next::Measure(index) => index,
             Next::End(ending) => return Ok(offline.status(ending, Timestamp::now())),
         };
-        let Some(attempt) = offline.run.attempts.get(index).cloned() else {
-            let ending = Ending::Failed(failure("Internal", format!("there is no measurement {index}")));
-            return Ok(offline.status(ending, Timestamp::now()));
-        };
+        let attempt = offline.run.attempts[index].clone();
         let label = label(offline, &attempt);
         let measured = measure(track, offline, &attempt, server, (&mut *screen, &label)).await;
         let Measured { start, pods, servers, cut } = match measured {

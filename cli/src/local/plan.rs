@@ -72,12 +72,6 @@ pub struct ServerPlan {
     pub file: PathBuf,
 }
 
-impl ServerPlan {
-    pub fn launch(&self, port: u16, password: Option<&str>) -> Result<Launch, server::Error> {
-        server::launch(&self.datastore, port, password)
-    }
-}
-
 /// A run with everything it needs.
 #[derive(Debug, Clone)]
 pub struct Plan {

@@ -6,7 +6,7 @@ use super::{
 };
 use dragstrip_agents::Agents;
 use dragstrip_core::{
-    datastore::launch::{Error as ServerError, Launch},
+    datastore::launch::{Error as ServerError, Launch, launch},
     run::offline::Found,
 };
 use dragstrip_results::{
@@ -123,8 +123,7 @@ impl Server {
         };
         let name = declared.datastore.name_any();
         let port = port(&declared.datastore)?;
-        let launch = declared
-            .launch(port, plan.password.as_deref())
+        let launch = launch(&declared.datastore, port, plan.password.as_deref())
             .map_err(|error| Error::Launch(name.clone(), error))?;
         let cpus = plan.division.as_ref();
         let log = directory.log("server");
@@ -184,7 +183,6 @@ impl Server {
         Found {
             host: self.address.0.clone(),
             port: self.address.1,
-            members: Vec::new(),
             observers: self.observer.iter().map(|observer| observer.address).collect(),
             observation: self.observation.clone(),
         }

@@ -23,7 +23,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     observed::Observation,
-    protocol::{JobMember, JobSpec},
+    protocol::JobSpec,
     result::{CheckState, CpuSetRecord, FailureStep, NodeRecord, PodFailure, PodResult, RepetitionResult},
     signing::VerifyingKey,
     usage::ServerUsage,
@@ -38,8 +38,6 @@ pub struct Found {
     /// Host name or IP address.
     pub host: String,
     pub port: u16,
-    /// Every server, if there are several.
-    pub members: Vec<JobMember>,
     /// The observers beside it; none for an external target.
     pub observers: Vec<SocketAddr>,
     /// What its observer reports, if there is one.
@@ -151,7 +149,8 @@ impl OfflineRun {
                 .as_ref()
                 .map(|truth| Identity::default().with_processes(vec![truth.run_id.clone()])),
             truth,
-            members: found.members,
+            // One machine has one server.
+            members: Vec::new(),
             observers: found.observers,
             nodes: self.machine.serves.then(|| self.machine.name.clone()).into_iter().collect(),
             datastore,
@@ -288,7 +287,6 @@ mod tests {
         Found {
             host: "127.0.0.1".into(),
             port: 7000,
-            members: vec![],
             observers: vec![],
             observation: Some(observation),
         }
