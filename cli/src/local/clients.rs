@@ -118,21 +118,13 @@ fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Cli
     let own = track.directory.client(name);
     std::fs::create_dir_all(&own).map_err(|error| Error::Directory(error, own.clone()))?;
     let (termination, log) = (own.join("termination"), track.directory.log(name));
-    let text = |path: &Path| path.display().to_string();
-    let arguments = vec![
-        "run".to_owned(),
-        "--without-container".to_owned(),
-        "--listen".to_owned(),
-        "127.0.0.1:0".to_owned(),
-        "--output-directory".to_owned(),
-        text(&own.join("output")),
-        "--termination-log".to_owned(),
-        text(&termination),
-    ];
+    let arguments = ["run", "--without-container", "--listen", "127.0.0.1:0"].map(str::to_owned);
+    let file = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let files = [file("--output-directory", &own.join("output")), file("--termination-log", &termination)];
     let program = Program {
         name,
         file: &track.directory.runner(),
-        arguments,
+        arguments: arguments.into_iter().chain(files).collect(),
         environment: environment(track, job, name, index)?,
         directory: &own,
         cpus: track.plan.division.as_ref().map_or(&[], |division| division.clients.as_slice()),
