@@ -9,7 +9,7 @@ use super::{
     commands::{Account, Sent, introduces, runs_others},
     limits,
 };
-use crate::measured::observed::ServerCounters;
+use crate::measured::observed::{CommandCounter, ServerCounters};
 use dragstrip_crds::{units::thousands, workload::ToolSpec};
 
 /// How the counts were compared.
@@ -119,32 +119,6 @@ fn foreign_commands(
     }
 }
 
-/// The counters of several servers as those of one, with the first `run_id`.
-pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> ServerCounters {
-    let mut servers = servers.into_iter();
-    let mut sum = servers.next().cloned().unwrap_or_default();
-    for server in servers {
-        for (command, counter) in &server.commands {
-            let entry = sum.commands.entry(command.clone()).or_default();
-            entry.calls += counter.calls;
-            entry.failed += counter.failed;
-            entry.rejected += counter.rejected;
-        }
-        for (kind, count) in &server.errors {
-            *sum.errors.entry(kind.clone()).or_default() += count;
-        }
-        sum.counts_errors &= server.counts_errors;
-        sum.commands_processed = sum.commands_processed.zip(server.commands_processed).map(|(a, b)| a + b);
-        sum.evicted_keys += server.evicted_keys;
-        sum.expired_keys += server.expired_keys;
-        sum.keyspace_hits += server.keyspace_hits;
-        sum.keyspace_misses += server.keyspace_misses;
-        sum.connections_received += server.connections_received;
-        sum.main_thread = None;
-    }
-    sum
-}
-
 /// Runs of a command, and refusals before it ran: each answers a request. Some servers
 /// count `memory|usage`, some `memory`.
 fn calls(counters: &ServerCounters, command: &str) -> u64 {
@@ -163,32 +137,43 @@ fn within(server: u64, tool: u64, tolerance: f64, more: u64) -> bool {
     server >= tool - difference && server <= tool + difference + more as f64
 }
 
-/// What several clients read from one server as one reading: before the load the
-/// smallest of each count, after it the largest.
+/// Several counters as one, with the first `run_id`: of several servers the sum of each count, of
+/// what several clients read from one server the smallest before the load, the largest after it.
 pub fn joined<'a>(
-    looks: impl Iterator<Item = &'a ServerCounters>,
-    choose: fn(u64, u64) -> u64,
+    counters: impl IntoIterator<Item = &'a ServerCounters>,
+    join: fn(u64, u64) -> u64,
 ) -> Option<ServerCounters> {
-    looks.cloned().reduce(|mut joined, look| {
-        for (command, counter) in look.commands {
-            let entry = joined.commands.entry(command).or_insert(counter);
-            entry.calls = choose(entry.calls, counter.calls);
-            entry.failed = choose(entry.failed, counter.failed);
-            entry.rejected = choose(entry.rejected, counter.rejected);
+    counters.into_iter().cloned().reduce(|mut joined, next| {
+        for (command, counter) in next.commands {
+            let both = |known: &mut CommandCounter| {
+                known.calls = join(known.calls, counter.calls);
+                known.failed = join(known.failed, counter.failed);
+                known.rejected = join(known.rejected, counter.rejected);
+            };
+            joined.commands.entry(command).and_modify(both).or_insert(counter);
         }
-        joined.commands_processed =
-            joined.commands_processed.zip(look.commands_processed).map(|(a, b)| choose(a, b));
-        joined
+        for (kind, count) in next.errors {
+            joined.errors.entry(kind).and_modify(|known| *known = join(*known, count)).or_insert(count);
+        }
+        let processed = joined.commands_processed.zip(next.commands_processed);
+        ServerCounters {
+            counts_errors: joined.counts_errors && next.counts_errors,
+            commands_processed: processed.map(|(known, more)| join(known, more)),
+            evicted_keys: join(joined.evicted_keys, next.evicted_keys),
+            expired_keys: join(joined.expired_keys, next.expired_keys),
+            keyspace_hits: join(joined.keyspace_hits, next.keyspace_hits),
+            keyspace_misses: join(joined.keyspace_misses, next.keyspace_misses),
+            connections_received: join(joined.connections_received, next.connections_received),
+            main_thread: None,
+            ..joined
+        }
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        measured::observed::CommandCounter,
-        result::{Operation, PodResult},
-    };
+    use crate::result::{Operation, PodResult};
     use std::collections::BTreeMap;
 
     fn used(commands: &[(&str, u64)]) -> Account {
@@ -347,6 +332,7 @@ mod tests {
         let mut second = counters(&[("get", 15, 1), ("set", 3, 0)], Some(20));
         second.errors = BTreeMap::from([("OOM".to_owned(), 1), ("ERR".to_owned(), 5)]);
         second.evicted_keys = 4;
+        let summed = |servers: [&ServerCounters; 2]| joined(servers, |a, b| a + b).unwrap();
         let sum = summed([&first, &second]);
         assert_eq!((sum.commands["get"].calls, sum.commands["get"].rejected), (25, 2));
         assert_eq!((sum.commands["set"].calls, sum.commands_processed), (3, Some(120)));
@@ -354,17 +340,16 @@ mod tests {
         assert_eq!(sum.run_id, "a");
         // A shard without the count makes the total unknown, not smaller.
         assert_eq!(summed([&first, &counters(&[], None)]).commands_processed, None);
-        assert_eq!(summed([]), ServerCounters::default());
     }
 
     #[test]
     fn looks_of_several_clients_span_the_whole_load() {
         let early = counters(&[("get", 10, 1)], Some(100));
         let late = counters(&[("get", 15, 1), ("set", 3, 0)], Some(120));
-        let before = joined([&late, &early].into_iter(), u64::min).unwrap();
+        let before = joined([&late, &early], u64::min).unwrap();
         assert_eq!((before.commands["get"].calls, before.commands_processed), (10, Some(100)));
-        let after = joined([&early, &late].into_iter(), u64::max).unwrap();
+        let after = joined([&early, &late], u64::max).unwrap();
         assert_eq!((after.commands["get"].calls, after.commands["set"].calls), (15, 3));
-        assert_eq!(joined([].into_iter(), u64::max), None);
+        assert_eq!(joined([], u64::max), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::server::{
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
-    counters::summed,
+    counters::joined,
     memory::MemberMemory,
     observed::ServerCounters,
     protocol::{JobMember, JobTarget},
@@ -192,7 +192,7 @@ impl Counts {
                 (true, false) => None,
             }
         });
-        summed(&counted.collect::<Vec<_>>())
+        joined(&counted.collect::<Vec<_>>(), |a, b| a + b).unwrap_or_default()
     }
 }
 

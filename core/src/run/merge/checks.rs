@@ -71,7 +71,7 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
     };
     let before = joined(servers.iter().map(|server| &server.before), u64::min);
     let after = servers.iter().map(|server| server.after.as_ref()).collect::<Option<Vec<_>>>();
-    let after = after.and_then(|looks| joined(looks.into_iter(), u64::max));
+    let after = after.and_then(|looks| joined(looks, u64::max));
     let (Some(before), Some(after)) = (before, after) else {
         return not_made("the server could not be queried after the load");
     };
