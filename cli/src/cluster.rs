@@ -7,7 +7,7 @@ pub mod client;
 pub mod compare;
 pub mod doctor;
 pub mod follow;
-mod gather;
+pub mod gather;
 pub mod history;
 pub mod report;
 mod results;

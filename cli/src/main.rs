@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cluster::{
     apply, calibrate, cancel,
     client::{self, Cluster},
-    compare, doctor, follow, history, report,
+    compare, doctor, follow, gather, history, report,
 };
 use manifests::validate;
 use output::{
@@ -109,15 +109,15 @@ async fn dispatch(arguments: Arguments, command: clap::Command) -> Outcome<ExitC
         Command::Run(options) => apply::run(&connect().await?, &options, namespace).await?,
         Command::Follow(options) => follow::follow(&connect().await?, &options).await?,
         Command::Report(options) => {
-            let cluster = connect_if(report::needs_cluster(&options)).await?;
+            let cluster = connect_if(gather::needs_cluster(&options.names)).await?;
             report::report(cluster.as_ref(), &options).await?
         }
         Command::Compare(options) => {
-            let cluster = connect_if(compare::needs_cluster(&options)).await?;
+            let cluster = connect_if(gather::needs_cluster([&options.baseline, &options.name])).await?;
             compare::compare(cluster.as_ref(), &options).await?
         }
         Command::History(options) => {
-            let cluster = connect_if(history::needs_cluster(&options)).await?;
+            let cluster = connect_if(gather::needs_cluster(&options.names)).await?;
             history::show(cluster.as_ref(), &options).await?
         }
         Command::Cancel(options) => cancel::cancel(&connect().await?, &options).await?,

@@ -55,10 +55,6 @@ async fn source(cluster: Option<&Cluster>, side: &str) -> Outcome<Source> {
     Ok(Source::Measured(Box::new(gather::subjects(cluster, vec![subject]).await?)))
 }
 
-pub fn needs_cluster(options: &Options) -> bool {
-    !gather::is_path(&options.baseline) || !gather::is_path(&options.name)
-}
-
 fn margin(text: &str) -> Result<Margin, String> {
     let parts = text.split_once('=');
     let (metric, share) = parts.ok_or("use METRIC=SHARE, such as P99Milliseconds=0.1")?;

@@ -139,6 +139,11 @@ fn file_in(path: &Path) -> Option<PathBuf> {
     [REPORT_FILE, RUN_FILE].map(|name| path.join(name)).into_iter().find(|file| file.is_file())
 }
 
+/// Whether some of `names` are those of a cluster.
+pub fn needs_cluster<'a>(names: impl IntoIterator<Item = &'a String>) -> bool {
+    !names.into_iter().all(|name| is_path(name))
+}
+
 /// Whether `name` is a path, not the name of a run or suite in a cluster, whether it exists or not.
 pub fn is_path(name: &str) -> bool {
     let path = Path::new(name);

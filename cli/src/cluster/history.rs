@@ -4,7 +4,7 @@
 use super::{
     client::{Cluster, Given},
     compare::made,
-    gather::{self, Source, is_path},
+    gather::{self, Source},
     results,
 };
 use crate::{
@@ -64,10 +64,6 @@ pub enum Error {
     NoRounds(String),
     #[error("{0} is a published table, which has no rounds")]
     Table(String),
-}
-
-pub fn needs_cluster(options: &Options) -> bool {
-    !options.names.iter().all(|name| is_path(name))
 }
 
 /// When the round was due, else when it was created.
@@ -219,17 +215,12 @@ mod tests {
     #[test]
     fn files_need_no_cluster_and_a_published_table_is_refused() {
         let (directory, mut files) = files(std::iter::once(1000.0));
-        let format = Format::Json;
-        assert!(!needs_cluster(&Options { names: files.clone(), format, output_file: None }));
+        assert!(!gather::needs_cluster(&files));
         let table = directory.path().join("published.csv");
         std::fs::write(&table, "variant,phase,operation,metric,value\n").unwrap();
         files.push(table.display().to_string());
         let refused = of_files(&files).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.ends_with("is a published table, which has no rounds"), "{refused}");
-        assert!(needs_cluster(&Options {
-            names: vec!["suite/nightly".to_owned()],
-            format,
-            output_file: None
-        }));
+        assert!(gather::needs_cluster(&["suite/nightly".to_owned()]));
     }
 }

@@ -44,11 +44,6 @@ pub enum Error {
     Made(String),
 }
 
-/// Whether some of the names are those of a cluster.
-pub fn needs_cluster(options: &Options) -> bool {
-    !options.names.iter().all(|name| gather::is_path(name))
-}
-
 /// The runs in the file or directory at `path`, under its name: two directories may have runs of one name.
 fn measured(path: &str) -> Outcome<Input> {
     match gather::file(Path::new(path))? {
