@@ -27,8 +27,6 @@ pub enum MemtierError {
     Report(#[from] ReportError),
     #[error("{0}")]
     Contradiction(String),
-    #[error("the result file has no usable {field:?} in {section:?}")]
-    Missing { section: String, field: &'static str },
     #[error("the result file has a percentile {name:?} in {section:?}")]
     Percentile { section: String, name: String },
 }

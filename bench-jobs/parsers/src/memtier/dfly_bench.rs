@@ -2,7 +2,7 @@
 //! It has counts, rates, mean, smallest and largest latency and a few
 //! percentiles, but neither histograms nor hits.
 
-use super::{MemtierError, document::Value, operations::command};
+use super::{MemtierError, document::Value, operations::command, report::missing};
 use crate::parsed::{Parsed, Tool, named};
 use dragstrip_crds::measured::LatencySummary;
 use dragstrip_results::result::Operation;
@@ -67,10 +67,6 @@ fn latency(label: &str, value: &Value) -> Result<LatencySummary, MemtierError> {
         }
     }
     Ok(latency)
-}
-
-fn missing(section: &str, field: &'static str) -> MemtierError {
-    MemtierError::Missing { section: section.to_owned(), field }
 }
 
 #[cfg(test)]

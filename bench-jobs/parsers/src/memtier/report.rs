@@ -35,7 +35,7 @@ pub enum ReportError {
          leave out --run-count and use repetitions"
     )]
     SeveralRuns(String),
-    #[error("memtier's result file has no usable {field:?} in {section:?}")]
+    #[error("the result file has no usable {field:?} in {section:?}")]
     Missing { section: String, field: &'static str },
     #[error("memtier's result file has a second {second:?} in the series of {section:?}")]
     Second { section: String, second: String },
@@ -257,6 +257,6 @@ fn number(value: &Value, section: &str, field: &'static str) -> Result<f64, Repo
     value.number(field).ok_or_else(|| missing(section, field))
 }
 
-fn missing(section: &str, field: &'static str) -> ReportError {
+pub(super) fn missing(section: &str, field: &'static str) -> ReportError {
     ReportError::Missing { section: section.to_owned(), field }
 }
