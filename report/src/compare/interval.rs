@@ -26,6 +26,7 @@ pub fn step(values: impl Iterator<Item = f64>) -> f64 {
     gaps.min_by(f64::total_cmp).unwrap_or_default()
 }
 
+/// An estimate: of the mean of a side, or of `x - r y`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Side {
     mean: f64,
@@ -50,6 +51,17 @@ impl Side {
     pub fn detectable(self) -> f64 {
         detectable(self.degrees, self.error2)
     }
+
+    /// The two-sided p value: the chance of a mean this far from 0 if the true one were 0. `scale` is
+    /// the size of the figures that it is a difference of.
+    fn chance(self, scale: f64) -> f64 {
+        // Sums of floating-point numbers are never exactly equal, hence the relative limit.
+        if self.error2.sqrt() <= 1e-12 * scale {
+            return if self.mean.abs() <= 1e-9 * scale { 1.0 } else { 0.0 };
+        }
+        let student = StudentsT::new(0.0, 1.0, self.degrees);
+        student.map_or(1.0, |student| 2.0 * student.sf(self.mean.abs() / self.error2.sqrt()))
+    }
 }
 
 /// The smallest true difference that a t test finds in four of five cases.
@@ -59,28 +71,6 @@ pub(super) fn detectable(degrees: f64, error2: f64) -> f64 {
 
 fn quantile(degrees: f64, share: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(0.0, |student| student.inverse_cdf(share))
-}
-
-/// An estimate of `x - r y`.
-#[derive(Debug, Clone, Copy)]
-struct Contrast {
-    mean: f64,
-    error2: f64,
-    degrees: f64,
-    /// The size of the figures that it is a difference of.
-    scale: f64,
-}
-
-impl Contrast {
-    /// The two-sided p value: the chance of a mean this far from 0 if the true one were 0.
-    fn chance(self) -> f64 {
-        // Sums of floating-point numbers are never exactly equal, hence the relative limit.
-        if self.error2.sqrt() <= 1e-12 * self.scale {
-            return if self.mean.abs() <= 1e-9 * self.scale { 1.0 } else { 0.0 };
-        }
-        let student = StudentsT::new(0.0, 1.0, self.degrees);
-        student.map_or(1.0, |student| 2.0 * student.sf(self.mean.abs() / self.error2.sqrt()))
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -111,42 +101,47 @@ impl Sides {
 
     /// Rounding to multiples of a step adds the variance `step^2 / 12` to each side, so that equal
     /// figures are not taken for exact ones.
-    fn contrast(&self, ratio: f64) -> Contrast {
+    fn contrast(&self, ratio: f64) -> Side {
         let (x_mean, y_mean) = self.means();
-        let (mean, scale) = (x_mean - ratio * y_mean, x_mean.abs() + (ratio * y_mean).abs());
+        let mean = x_mean - ratio * y_mean;
         match self {
             Self::Separate(x, y) => {
                 let (x2, y2) = (x.error2, ratio * ratio * y.error2);
                 let error2 = x2 + y2;
                 // Welch and Satterthwaite's degrees of freedom of a difference.
                 let degrees = error2 * error2 / (x2.powi(2) / x.degrees + y2.powi(2) / y.degrees);
-                Contrast { mean, error2, degrees, scale }
+                Side { mean, error2, degrees }
             }
             Self::Blocks { pairs, step } => {
                 let n = pairs.len() as f64;
                 let squares = pairs.iter().map(|(x, y)| (x - ratio * y - mean).powi(2)).sum::<f64>();
                 let rounding = step * step * (1.0 + ratio * ratio) / 12.0;
                 let error2 = (squares / (n - 1.0)).max(rounding) / n;
-                Contrast { mean, error2, degrees: n - 1.0, scale }
+                Side { mean, error2, degrees: n - 1.0 }
             }
         }
     }
 
     /// The two-sided p value: the chance of a difference this large if the true means were equal.
     pub fn chance(&self) -> f64 {
-        self.contrast(1.0).chance()
+        self.chance_of(1.0)
+    }
+
+    /// The same if the true ratio of the means were `ratio`.
+    fn chance_of(&self, ratio: f64) -> f64 {
+        let (x, y) = self.means();
+        self.contrast(ratio).chance(x.abs() + (ratio * y).abs())
     }
 
     pub fn difference(&self) -> Estimate {
         let found = self.contrast(1.0);
-        let half = quantile(found.degrees, 1.0 - LEVEL / 2.0) * found.error2.sqrt();
+        let half = found.half_width();
         Estimate { low: found.mean - half, mid: found.mean, high: found.mean + half }
     }
 
     /// The smallest true difference, as a share of `y`, that the test finds in four of five cases.
     pub fn detectable(&self) -> f64 {
-        let found = self.contrast(1.0);
-        detectable(found.degrees, found.error2) / self.means().1
+        self.contrast(1.0).detectable() / self.means().1
     }
 
     /// The ratio `x / y` of non-negative figures with its interval, which has no upper bound if `y`
@@ -154,7 +149,7 @@ impl Sides {
     pub fn ratio(&self) -> Estimate {
         let (x, y) = self.means();
         let mid = x / y;
-        let holds = |ratio: f64| self.contrast(ratio).chance() >= LEVEL;
+        let holds = |ratio: f64| self.chance_of(ratio) >= LEVEL;
         let low = if holds(0.0) { 0.0 } else { border(mid, 0.0, holds) };
         let scale = if mid > 0.0 { mid } else { self.contrast(1.0).error2.sqrt() / y };
         let mut factor = 2.0;
@@ -321,7 +316,7 @@ mod tests {
             let sides = Sides::Separate(x, y);
             let of = sides.ratio();
             let held = of.low <= 1.5 && 1.5 <= of.high;
-            assert_eq!(held, sides.contrast(1.5).chance() >= LEVEL, "{x:?} {y:?}");
+            assert_eq!(held, sides.chance_of(1.5) >= LEVEL, "{x:?} {y:?}");
             let of = sides.difference();
             assert_eq!(of.low <= 0.0 && 0.0 <= of.high, sides.chance() >= LEVEL, "{x:?} {y:?}");
         }
@@ -334,9 +329,8 @@ mod tests {
                 for true_ratio in [1.0, 1.5] {
                     // What the test of the true ratio does not reject is in the interval.
                     let all = samples(n, variation, true_ratio).take(2000);
-                    let holds = |(x, y): &(Side, Side)| {
-                        Sides::Separate(*x, *y).contrast(true_ratio).chance() >= LEVEL
-                    };
+                    let holds =
+                        |(x, y): &(Side, Side)| Sides::Separate(*x, *y).chance_of(true_ratio) >= LEVEL;
                     let held = all.filter(holds).count();
                     let share = held as f64 / 2000.0;
                     assert!(
