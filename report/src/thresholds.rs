@@ -118,10 +118,8 @@ fn status(
     if is_relative && has_baseline && row.as_ref().is_ok_and(is_own) {
         return None;
     }
-    let operation =
-        row.as_ref().map_or(threshold.operation.as_deref().unwrap_or(TOTAL), |row| &row.operation);
+    let unjudged = unjudged((index, threshold), document, cell, phase, row.as_ref().ok());
     let figure = row.clone().and_then(|row| figure(threshold, row, has_baseline));
-    let unjudged = unjudged((index, threshold), document, cell, phase, operation);
     let about = if is_relative { " relative to the baseline" } else { "" };
     let what = format!("{}{about}", unjudged.message);
     let (met, message) = match &figure {
@@ -137,8 +135,9 @@ fn unjudged(
     document: &Document,
     cell: &Cell,
     phase: &str,
-    operation: &str,
+    row: Option<&&Row>,
 ) -> ThresholdStatus {
+    let operation = row.map_or(threshold.operation.as_deref().unwrap_or(TOTAL), |row| &row.operation);
     let cell = label(document, cell);
     let whose = cell.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
     ThresholdStatus {

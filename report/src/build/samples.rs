@@ -15,6 +15,7 @@ use dragstrip_crds::{
 use dragstrip_results::{
     hit_series::HitSeries,
     result::{RepetitionResult, TOTAL},
+    statistics,
     thresholds::{errors, hit_ratio},
 };
 use kube::ResourceExt;
@@ -172,7 +173,7 @@ fn of_cache(warm_hit_ratio: Option<f64>, evictions_per_second: Option<f64>) -> i
 
 fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let known: Vec<f64> = values.flatten().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    (!known.is_empty()).then(|| statistics::mean(&known))
 }
 
 fn of_phase(phase: &PhaseStatus) -> Figures {

@@ -47,8 +47,7 @@ pub(super) fn starts(row: &Row) -> BTreeMap<&str, Vec<f64>> {
 
 /// One value for each start of a server: its mean.
 fn by_start(starts: &BTreeMap<&str, Vec<f64>>) -> Result<Spread, Missing> {
-    let means: Vec<f64> =
-        starts.values().map(|values| values.iter().sum::<f64>() / values.len() as f64).collect();
+    let means: Vec<f64> = starts.values().map(|values| statistics::mean(values)).collect();
     match (means.as_slice(), starts.values().map(Vec::len).sum()) {
         ([] | [_], 0 | 1) => Err(Missing::Measurements),
         ([_], _) => Err(Missing::Starts),

@@ -215,11 +215,8 @@ fn leaders(document: &Document) -> Vec<String> {
         grouped(rows, |row| (&row.operation, &row.cell.values)).into_iter().map(|(_, rows)| rows)
     };
     let groups = phases(document).into_iter().flat_map(of_phase);
-    let mut lines: Vec<String> = groups.filter_map(|rows| leading(document, &rows)).collect();
-    let more = lines.len().saturating_sub(MOST_LEADERS);
-    lines.truncate(MOST_LEADERS);
-    lines.extend((more > 0).then(|| format!("{more} more combinations: see the tables")));
-    lines
+    let lines = groups.filter_map(|rows| leading(document, &rows)).collect();
+    first(lines, MOST_LEADERS, "combinations: see the tables")
 }
 
 fn leading(document: &Document, rows: &[&Row]) -> Option<String> {
@@ -257,11 +254,11 @@ fn leading(document: &Document, rows: &[&Row]) -> Option<String> {
 /// More lines about single runs would hide what else a text says.
 const MOST_LINES: usize = 12;
 
-/// At most `MOST_LINES` of `lines`, and how many more of `what` there are.
-fn first(mut lines: Vec<String>, what: &str) -> Vec<String> {
-    let more = lines.len().saturating_sub(MOST_LINES);
-    lines.truncate(MOST_LINES);
-    lines.extend((more > 0).then(|| format!("{more} more {what}: the JSON report has them")));
+/// The first of `lines`, at `most` so many, and how many more there are of `what`.
+fn first(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
+    let more = lines.len().saturating_sub(most);
+    lines.truncate(most);
+    lines.extend((more > 0).then(|| format!("{more} more {what}")));
     lines
 }
 
@@ -273,7 +270,7 @@ pub fn confirmations(document: &Document) -> Vec<String> {
         };
         run.limited_by.iter().filter_map(line).collect::<Vec<_>>()
     };
-    first(document.runs.iter().flat_map(of_run).collect(), "points")
+    first(document.runs.iter().flat_map(of_run).collect(), MOST_LINES, "points: the JSON report has them")
 }
 
 /// Each finding about a part of a repetition's time, in one line.
@@ -292,7 +289,7 @@ pub fn unsteady(document: &Document) -> Vec<String> {
         };
         findings.map(line).collect::<Vec<_>>()
     };
-    first(document.runs.iter().flat_map(of_run).collect(), "findings")
+    first(document.runs.iter().flat_map(of_run).collect(), MOST_LINES, "findings: the JSON report has them")
 }
 
 /// What happened and when, such as `stall from 3 s to 4 s and 7 s to 10 s`.

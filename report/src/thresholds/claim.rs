@@ -12,7 +12,7 @@ use dragstrip_crds::{
     thresholds::{ClaimState, OtherFigure, Threshold, ThresholdStatus},
     units::Decimal,
 };
-use dragstrip_results::{result::TOTAL, thresholds::limits};
+use dragstrip_results::thresholds::limits;
 
 /// What `threshold` comes to for `cell` and `phase`; `None` if both figures would be the same one.
 pub fn status(
@@ -29,8 +29,7 @@ pub fn status(
         return None;
     }
     let here = find(threshold, document, cell, phase);
-    let operation =
-        here.as_ref().map_or(threshold.operation.as_deref().unwrap_or(TOTAL), |row| &row.operation);
+    let unjudged = unjudged((index, threshold), document, cell, phase, here.as_ref().ok());
     let than = [
         (there != *cell).then(|| there.label(&document.axes)),
         (other_phase != phase).then(|| other_phase.to_owned()),
@@ -52,7 +51,6 @@ pub fn status(
             (state, words, Some(found.ratio.mid), verdict)
         }
     };
-    let unjudged = unjudged((index, threshold), document, cell, phase, operation);
     Some(ThresholdStatus {
         value,
         met: state == ClaimState::Holds,
