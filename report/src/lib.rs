@@ -22,5 +22,5 @@ pub use figures::is_open;
 pub use forms::{csv, html, json, junit, markdown, text};
 pub use input::{BaselineInput, Entries, Entry, Input};
 pub use rules::Rules;
-pub use select::totals;
+pub use select::{distinct, totals};
 pub use thresholds::{counterpart, selects};

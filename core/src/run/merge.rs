@@ -15,6 +15,7 @@ use dragstrip_crds::{
     units::{Warmup, thousands},
     workload::Merge,
 };
+use dragstrip_report::distinct;
 use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, Latencies, merged},
     latency_series::PercentileSeries,
@@ -71,14 +72,9 @@ fn merge_operations(
     common: &Common,
     sums: &Sums,
 ) -> Result<Vec<Operation>, HistogramError> {
-    let mut names: Vec<&str> = Vec::new();
-    for operation in results.iter().flat_map(|r| &r.operations).filter(|operation| happened(operation)) {
-        if !names.contains(&operation.name.as_str()) {
-            names.push(&operation.name);
-        }
-    }
-    let mut all = results.iter().flat_map(|pod| &pod.operations);
-    let apart = names.len() > 1 && all.any(|operation| operation.operations_per_second.is_some());
+    let all = || results.iter().flat_map(|pod| &pod.operations);
+    let names = distinct(all().filter(|row| happened(row)).map(|row| row.name.as_str()));
+    let apart = names.len() > 1 && all().any(|row| row.operations_per_second.is_some());
     let total = (!names.is_empty() && !apart).then_some(TOTAL);
     let row = |name: &str| merge_operation(name, results, common, sums.latencies(name)?);
     names.into_iter().chain(total).map(row).collect()
@@ -108,17 +104,6 @@ fn latency_notes(operations: &[Operation], results: &[PodResult]) -> Vec<String>
     missing.into_iter().chain(own).collect()
 }
 
-/// What the pods' tools say of their numbers, each thing once.
-fn tool_notes(results: &[PodResult]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for note in results.iter().flat_map(|pod| &pod.notes) {
-        if !notes.contains(note) {
-            notes.push(note.clone());
-        }
-    }
-    notes
-}
-
 fn joined(metrics: &[&Metric]) -> f64 {
     let values = metrics.iter().map(|metric| metric.value);
     match metrics.first().map(|metric| metric.merge).unwrap_or_default() {
@@ -132,25 +117,18 @@ fn joined(metrics: &[&Metric]) -> f64 {
 /// The tool's own figures over all pods, and notes on those that not every pod has.
 fn merge_metrics(results: &[PodResult]) -> (Vec<Metric>, Vec<String>) {
     let (mut merged, mut notes): (Vec<Metric>, Vec<String>) = (Vec::new(), Vec::new());
-    let mut seen: Vec<&str> = Vec::new();
-    for metric in results.iter().flat_map(|pod| &pod.metrics) {
-        if seen.contains(&metric.name.as_str()) {
-            continue;
-        }
-        seen.push(&metric.name);
-        let of_pods: Vec<&Metric> = results
-            .iter()
-            .filter_map(|pod| pod.metrics.iter().find(|other| other.name == metric.name))
-            .collect();
-        if of_pods.len() == results.len() {
-            merged.push(Metric { value: joined(&of_pods), ..metric.clone() });
-        } else {
-            notes.push(format!(
-                "metric {} is left out: only {} of {} client pods have it",
-                metric.name,
-                of_pods.len(),
+    for name in distinct(results.iter().flat_map(|pod| &pod.metrics).map(|metric| &metric.name)) {
+        let of_pods: Vec<&Metric> =
+            results.iter().filter_map(|pod| pod.metrics.iter().find(|metric| metric.name == *name)).collect();
+        match of_pods.as_slice() {
+            [first, ..] if of_pods.len() == results.len() => {
+                merged.push(Metric { value: joined(&of_pods), ..Metric::clone(first) });
+            }
+            some => notes.push(format!(
+                "metric {name} is left out: only {} of {} client pods have it",
+                some.len(),
                 results.len()
-            ));
+            )),
         }
     }
     (merged, notes)
@@ -334,7 +312,7 @@ fn merged_result(attempt: &Attempt, expected: u32, results: Vec<PodResult>, sums
     };
     let (metrics, mut notes) = merge_metrics(summed);
     notes.extend(latency_notes(&operations, summed));
-    notes.extend(tool_notes(summed));
+    notes.extend(distinct(summed.iter().flat_map(|pod| pod.notes.iter().cloned())));
     let result = RepetitionResult {
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,

@@ -18,13 +18,14 @@ use dragstrip_crds::{
     units::Warmup,
     workload::LoadSpec,
 };
+use dragstrip_report::distinct;
 use dragstrip_results::{
     hit_series::HitSeries,
     result::{Operation, RepetitionResult, TOTAL},
     statistics::spread,
     thresholds, verdict,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The row of `name` over all repetitions: only here do measured operations become those of a status.
 fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationStatus> {
@@ -137,11 +138,8 @@ fn schedule(results: &[&RepetitionResult]) -> Option<ScheduleRecord> {
 /// Names of all operations in the order of the results, TOTAL last.
 fn names<'a>(results: &[&'a RepetitionResult]) -> Vec<&'a str> {
     let all = results.iter().flat_map(|result| &result.operations).map(|row| row.name.as_str());
-    let (total, mut names): (Vec<&str>, Vec<&str>) = all.partition(|name| *name == TOTAL);
-    let mut seen = BTreeSet::new();
-    names.retain(|name| seen.insert(*name));
-    names.extend(total.first());
-    names
+    let (total, names): (Vec<&str>, Vec<&str>) = all.partition(|name| *name == TOTAL);
+    distinct(names.into_iter().chain(total))
 }
 
 /// Says which latencies are those of each repetition alone.
@@ -183,16 +181,6 @@ fn mean(results: &[&RepetitionResult], figure: impl Fn(&RepetitionResult) -> Opt
     Some(sum / results.len() as f64)
 }
 
-fn notes(results: &[&RepetitionResult]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for note in results.iter().flat_map(|result| &result.notes) {
-        if !notes.contains(note) {
-            notes.push(note.clone());
-        }
-    }
-    notes
-}
-
 /// The figure that `declared` has as its headline, and its unit or name.
 pub fn headline_figure<'a>(declared: &'a PhaseSpec, phase: &'a PhaseStatus) -> Option<(f64, &'a str)> {
     let name = declared.headline.as_deref()?;
@@ -225,6 +213,7 @@ fn phase(
     let operations: Vec<_> =
         names(&results).into_iter().filter_map(|name| operation(name, &results)).collect();
     let reasons = reasons(run, &results, &operations);
+    let notes = results.iter().flat_map(|result| result.notes.iter().cloned());
     let mut phase = PhaseStatus {
         name: declared.name.clone(),
         tool: tool(first),
@@ -243,7 +232,7 @@ fn phase(
         cost_per_million_operations_usd: None,
         warmup_seconds: declared.warmup.as_ref().and_then(Warmup::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
-        notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
+        notes: distinct(notes).into_iter().chain(not_joined(&operations, &results)).collect(),
         reasons,
         operations,
     };

@@ -1,6 +1,7 @@
 //! The fields of a BenchmarkRun's spec, and which of them a misspelt one may have meant. Pure.
 
 use dragstrip_crds::{BenchmarkRun, near};
+use dragstrip_report::distinct;
 use jsonptr::Pointer;
 use kube::CustomResourceExt;
 use serde_json::Value;
@@ -70,12 +71,7 @@ impl Fields {
 fn near(name: &str, above: &str, mut fields: Vec<&str>) -> String {
     let wanted = name.to_lowercase();
     let begins = fields.iter().copied().filter(|field| field.to_lowercase().starts_with(&wanted));
-    let mut close = near::near(name, fields.iter().copied());
-    for field in begins {
-        if !close.contains(&field) {
-            close.push(field);
-        }
-    }
+    let close = distinct(near::near(name, fields.iter().copied()).into_iter().chain(begins));
     let close: Vec<String> = close.iter().take(3).map(|field| format!("{above}/{field}")).collect();
     if close.is_empty() {
         fields.sort_unstable();

@@ -3,6 +3,7 @@
 use super::figures::Figures;
 use crate::run::decide::step::{Ending, REQUIREMENT, Step};
 use dragstrip_crds::run::{CheckName, FailureStatus, PhaseStatus, Verdict};
+use dragstrip_report::distinct;
 
 /// The name of what failed a run outside of its measurements.
 fn failed_for(failure: &FailureStatus) -> String {
@@ -17,7 +18,6 @@ fn failed_for(failure: &FailureStatus) -> String {
 /// Whether the run's numbers may be believed, and the reasons by name, each once.
 pub(super) fn verdict(figures: &Figures, step: &Step) -> (Option<Verdict>, Vec<String>) {
     let of_phases = figures.phases.iter().flat_map(|phase| &phase.reasons);
-    let mut names: Vec<String> = Vec::new();
     let other = match step {
         // A Required check is among the reasons of its phase or result.
         Step::Finish(Ending::Failed(failure))
@@ -27,17 +27,13 @@ pub(super) fn verdict(figures: &Figures, step: &Step) -> (Option<Verdict>, Vec<S
         }
         _ => None,
     };
-    for name in of_phases.chain(&figures.refused).map(|reason| reason.reason.clone()).chain(other) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = of_phases.chain(&figures.refused).map(|reason| reason.reason.clone()).chain(other);
     let verdict = match step {
         Step::Finish(Ending::Failed(_)) => Some(Verdict::Invalid),
         Step::Finish(Ending::Succeeded) => figures.phases.iter().filter_map(|phase| phase.verdict).max(),
         _ => None,
     };
-    (verdict, if verdict.is_some() { names } else { Vec::new() })
+    (verdict, if verdict.is_some() { distinct(names) } else { Vec::new() })
 }
 
 /// What the verdict's reasons say, phase by phase, for people.
