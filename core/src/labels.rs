@@ -12,9 +12,7 @@ pub const COMPONENT: &str = "dragstrip.dev/component";
 pub const SERVER: &str = "server";
 /// Value of [`COMPONENT`] for client pods.
 pub const CLIENT: &str = "client";
-/// Name of the Datastore an object belongs to.
 pub const DATASTORE: &str = "dragstrip.dev/datastore";
-/// Name of the BenchmarkRun an object belongs to.
 pub const RUN: &str = "dragstrip.dev/run";
 /// Label on a BenchmarkRun: its suite, which its metrics show. People may give it to their own runs.
 pub const SUITE: &str = "dragstrip.dev/suite";
@@ -76,9 +74,7 @@ pub const PLACEMENT_GROUPS: [&str; 2] =
 pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
 /// Field manager of the conditions on objects that cannot be decoded.
 pub const DECODING_MANAGER: &str = "dragstrip/decoding";
-/// Field manager of the BenchmarkRun controller.
 pub const RUN_MANAGER: &str = "dragstrip/run";
-/// Field manager of the BenchmarkSuite controller.
 pub const SUITE_MANAGER: &str = "dragstrip/suite";
 
 /// Labels every object of ours carries, with `own` added.

@@ -28,7 +28,6 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Name of the container that loads the server.
 pub const CLIENT_CONTAINER: &str = "client";
 /// Name of the container that observes a pod's servers.
 pub const OBSERVER: &str = "observer";

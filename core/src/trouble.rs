@@ -3,7 +3,6 @@
 /// Reason of a run whose clients have no place in the cluster.
 pub const NO_PLACE: &str = "NoPlace";
 
-/// A reason for a condition, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// Kubernetes' own reason, such as `ImagePullBackOff` or `Unschedulable`.

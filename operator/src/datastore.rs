@@ -42,7 +42,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A step of a reconcile that failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("failed to apply the datastore's objects")]

@@ -51,7 +51,6 @@ pub use lease_cleanup::controller as lease_cleanup;
 use publish::{noise, price, publish};
 use std::{sync::Arc, time::Duration};
 
-/// A step of a pass that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to fetch what exists for the run")]

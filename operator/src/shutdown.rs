@@ -4,7 +4,6 @@ use futures::{Future, FutureExt, future::Shared};
 use std::{io, pin::Pin};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes when the process must stop.
 pub type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 pub fn shutdown_after(stop: impl Future<Output = ()> + Send + 'static) -> Shutdown {

@@ -49,7 +49,6 @@ use std::{
 };
 use tokio::task::block_in_place;
 
-/// A step of a pass that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to fetch the runs of the suite")]

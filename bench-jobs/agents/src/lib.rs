@@ -21,7 +21,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an agent may take to answer.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How long an observer may take to join servers: it waits for them to learn of
 /// each other for 8 s, and for the answers of those that are gone.

@@ -55,7 +55,6 @@ pub struct BatchWork {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
     Tasks(TaskWork),
-    /// Batches as in a Criterion bench.
     Batches(BatchWork),
 }
 

@@ -53,7 +53,6 @@ pub enum Limit {
     Duration(Duration),
 }
 
-/// The validated description of one run.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     pub specification: Specification,
@@ -70,7 +69,6 @@ pub struct Configuration {
     /// Requests written at once on a connection.
     pub pipeline: usize,
     pub limit: Limit,
-    /// Time of load before the measured window.
     pub warmup: Duration,
     /// How long the replies of an open loop are awaited after the end of its schedule.
     pub drain: Duration,
@@ -81,7 +79,6 @@ pub struct Configuration {
     pub connect_timeout: Duration,
     /// Longest silence of the server while replies are outstanding.
     pub response_timeout: Duration,
-    /// Interval of progress lines; none prints no progress.
     pub progress_interval: Option<Duration>,
     /// How often progress lines have bytes, connections and latencies too; none for never.
     pub detail_interval: Option<Duration>,

@@ -18,7 +18,6 @@ const READ_BYTES: usize = 16 * 1024;
 /// Longest command: beyond it, the peer speaks something else.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A step of the server that failed.
 #[derive(Debug, Error)]
 pub(crate) enum InstantError {
     #[error("cannot start: {0}")]

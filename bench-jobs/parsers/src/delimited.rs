@@ -21,7 +21,6 @@ const NO_VALUE: [&str; 5] = ["", "-", "---", "N/A", "n/a"];
 /// The name of the metric that [`CsvMeaning::TimePerOperation`] becomes.
 const TIME_PER_OPERATION: &str = "ns/op";
 
-/// Why a table gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
     #[error("no operation name: add a column with meaning Operation, or set operation")]

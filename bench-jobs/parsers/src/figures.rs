@@ -13,7 +13,6 @@ use dragstrip_results::result::Operation;
 const PER_SECOND: [&str; 9] =
     ["", "/s", "ops/s", "ops/sec", "op/s", "req/s", "req/sec", "requests/sec", "requests/s"];
 
-/// Why a text cannot fill its field.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum FigureError {
     #[error(transparent)]

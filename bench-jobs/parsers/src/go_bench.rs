@@ -19,7 +19,6 @@ const PREFIX: &str = "Benchmark";
 /// The unit of time per iteration.
 const TIME: &str = "ns/op";
 
-/// Why the output of `go test -bench` gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum GoBenchError {
     #[error("the Go test failed: {0:?}")]
@@ -32,7 +31,6 @@ pub enum GoBenchError {
     Number { benchmark: String, source: NumberError },
 }
 
-/// One line of results.
 struct Run<'a> {
     package: &'a str,
     benchmark: &'a str,
@@ -40,7 +38,6 @@ struct Run<'a> {
     figures: Vec<(f64, &'a str)>,
 }
 
-/// Reads standard output.
 pub fn parse(stdout: &str) -> Result<Parsed, GoBenchError> {
     let lines = lines(stdout);
     let mut runs = Vec::new();

@@ -21,7 +21,6 @@ const FAR_BEFORE: f64 = 365.0 * 24.0 * 3600.0;
 /// Latest possible start, in seconds of Unix time: the year 2262, where nanoseconds end.
 const LATEST: f64 = 9.2e9;
 
-/// Why the logs gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum HdrHistogramLogError {
     #[error(transparent)]

@@ -13,7 +13,6 @@ use dragstrip_crds::{
 };
 use serde_json::Value;
 
-/// Why the document gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     #[error("the output is not a JSON document, or is cut short")]

@@ -20,7 +20,6 @@ use document::Value;
 use report::{Report, ReportError};
 use std::collections::BTreeMap;
 
-/// Why the result file gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum MemtierError {
     #[error(transparent)]
@@ -68,7 +67,6 @@ pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, Memtie
     })
 }
 
-/// Error replies by their first word.
 fn error_replies(stderr: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for reply in stderr.split(['\n', '\r']).filter_map(replies::error_reply) {

@@ -38,7 +38,6 @@ pub(crate) fn paths<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<
     files.map(|name| relative(name).map(str::to_owned)).collect()
 }
 
-/// Why an output cannot be read.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum OutputError {
     #[error("the tool wrote no file {file:?} to its output directory ({found})")]

@@ -24,7 +24,6 @@ use std::borrow::Cow;
 /// Bytes that one compiled pattern may take.
 const PATTERN_SIZE: usize = 1 << 20;
 
-/// Why the lines gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RegexError {
     /// A pattern is not a regular expression, or a huge one.
@@ -95,7 +94,6 @@ fn percentile(group: &str) -> Option<f64> {
     format!("{whole}.{fraction}0").parse().ok()
 }
 
-/// A compiled pattern.
 struct Rule<'a> {
     options: &'a RegexLine,
     regex: Regex,

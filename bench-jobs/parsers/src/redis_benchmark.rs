@@ -28,7 +28,6 @@ const HEADER: [&str; 8] = [
 /// a test's name may hold this too: columns are counted from the end of the line.
 const BETWEEN: &str = "\",\"";
 
-/// Why the output of redis-benchmark gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisBenchmarkError {
     #[error(
@@ -48,7 +47,6 @@ pub enum RedisBenchmarkError {
     Twice(String),
 }
 
-/// Reads standard output.
 pub fn parse(options: &RedisBenchmarkParser, stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
     let lines = lines(stdout);
     let mut rows = lines.complete.lines().map(str::trim_end).filter(|line| !line.is_empty()).peekable();

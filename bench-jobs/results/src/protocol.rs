@@ -112,7 +112,6 @@ pub struct JobTarget {
     pub blocked: Vec<IpNet>,
 }
 
-/// All a runner needs to know.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -279,7 +278,6 @@ pub enum RunnerStage {
     Loading,
     /// Running the load that is not measured.
     WarmingUp,
-    /// Waiting for the start command.
     AtStartLine,
     /// Has the command, waits for the instant.
     Armed,
@@ -295,7 +293,6 @@ pub struct RunnerState {
     pub stage: RunnerStage,
     /// The command it obeys: the first it got. A later, different one is ignored.
     pub start_at_unix_nanos: Option<i64>,
-    /// Seconds since the load began.
     pub elapsed_seconds: f64,
     /// Operations so far, by the tool's progress output.
     pub operations: u64,

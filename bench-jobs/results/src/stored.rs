@@ -61,7 +61,6 @@ pub const MOST_RESULT_BYTES: u64 = 16 << 20;
 /// The same of the report of a suite, which has a row for each of its runs.
 pub const MOST_REPORT_BYTES: u64 = 64 << 20;
 
-/// A result could not be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to write the result as JSON")]

@@ -23,7 +23,6 @@ use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 use std::{collections::BTreeSet, process::ExitCode};
 
-/// Field manager of the applied fields.
 const MANAGER: &str = "dragstrip-cli";
 
 #[derive(Debug, Clone, Args)]

@@ -107,7 +107,6 @@ async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Inp
     Ok(input)
 }
 
-/// Everything that a report of `suite` shows.
 pub async fn suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Input> {
     let mut input = Box::pin(runs_of_suite(cluster, suite)).await?;
     if let Some(declared) = &suite.spec.baseline {
@@ -190,7 +189,6 @@ fn result_file(file: &Path) -> Result<RepetitionResult, Error> {
     serde_json::from_str(&text).map_err(|error| Error::Json(error, name()))
 }
 
-/// A BenchmarkRun, or a report.
 fn from_json(text: &str) -> Result<Source, serde_json::Error> {
     let value: Value = serde_json::from_str(text)?;
     if value["kind"] != "BenchmarkRun" {

@@ -245,7 +245,6 @@ async fn line_up(
     }
 }
 
-/// Waits until all have ended.
 async fn load(
     track: &Track<'_>,
     clients: &mut Clients,

@@ -62,7 +62,6 @@ fn machine(cpus: usize) -> NodeRecord {
     }
 }
 
-/// Checks everything that `run` needs.
 pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Outcome<Plan> {
     let cpus = cpus::available();
     let around = Surroundings {
@@ -144,7 +143,6 @@ fn label(offline: &OfflineRun, attempt: &Attempt) -> String {
     )
 }
 
-/// The end of a run whose server died under `attempt`.
 fn died(attempt: &Attempt, death: server::Death) -> Ending {
     Ending::Failed(FailureStatus {
         last_lines: death.last_lines,
@@ -152,7 +150,6 @@ fn died(attempt: &Attempt, death: server::Death) -> Ending {
     })
 }
 
-/// The failure of a run whose server did not start.
 fn no_server(error: &server::Error) -> FailureStatus {
     FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", chain(error)) }
 }

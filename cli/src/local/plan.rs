@@ -72,7 +72,6 @@ pub struct ServerPlan {
     pub file: PathBuf,
 }
 
-/// A run with everything it needs.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// With what the API server would have added.

@@ -27,7 +27,6 @@ use std::{
 };
 use tokio::{net::TcpStream, time::Instant};
 
-/// How long a server may take to answer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const QUERY_INTERVAL: Duration = Duration::from_millis(50);
 /// Lines of its log that are reported when it dies.
@@ -66,7 +65,6 @@ impl Error {
     }
 }
 
-/// How a server ended unexpectedly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     pub message: String,

@@ -39,7 +39,6 @@ fn child(suite: &BenchmarkSuite, child: &ChildRun) -> BenchmarkRun {
     run
 }
 
-/// Checks everything that `suite` needs.
 pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Settings) -> Result<Planned, Error> {
     let expanded = expand(suite).map_err(|invalid| Error::Suite(suite.name_any(), invalid))?;
     for run in &expanded.runs {

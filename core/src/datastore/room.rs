@@ -48,7 +48,6 @@ impl Room {
         Some(number.parse::<f64>().ok()? * factor)
     }
 
-    /// The CPUs and memory among `amounts`.
     pub fn of(amounts: Option<&BTreeMap<String, Quantity>>) -> Self {
         let amount = |kind| amounts.and_then(|amounts| Self::number(amounts.get(kind)?)).unwrap_or(0.0);
         Self { cpus: amount("cpu"), memory: amount("memory") }

@@ -33,7 +33,6 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     found
 }
 
-/// Differences in what the operator itself set.
 fn settings(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     let threads = truth.threads.filter(|threads| *threads != spec.threads);
     let declared_memory = i64::try_from(engines::max_memory(spec)).unwrap_or(i64::MAX);

@@ -44,7 +44,6 @@ pub fn cpu_sets(result: &RepetitionResult, whole_cpus: impl Fn(&str) -> Option<u
     clients.chain(servers).map(record).collect()
 }
 
-/// Gives `result` of `attempt` its verdict.
 pub fn judge(
     run: &ValidatedRun,
     attempt: &Attempt,

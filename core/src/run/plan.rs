@@ -17,9 +17,7 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// No result is stored.
     Open,
-    /// A good result is stored.
     Good,
     /// A client was lost: the repetition may be measured again.
     Lost,
@@ -51,14 +49,12 @@ fn outcome(attempt: &Attempt, stored: &BTreeMap<String, StoredResult>) -> Outcom
     stored.get(&attempt.name).map_or(Outcome::Open, failure).for_run(attempt)
 }
 
-/// How far a run came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The attempt with this index has no result yet and is the next to get one.
     At(usize),
     /// The failure of the attempt with this index ends the run.
     Failed(usize),
-    /// Every attempt has its result.
     Done,
 }
 

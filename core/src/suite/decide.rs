@@ -22,10 +22,8 @@ pub enum Child {
 /// The part of the declaration that decides what is next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declared {
-    /// How many runs may be under way.
     pub parallelism: usize,
     pub on_failure: OnRunFailure,
-    /// Whether to create no further run for now.
     pub suspend: bool,
     pub cancel: bool,
     /// Whether no further run can be created.
@@ -52,21 +50,17 @@ pub enum Ending {
     Stopped,
     /// `spec.cancel` stopped it.
     Cancelled,
-    /// No further run can be created.
     Unmeasurable,
 }
 
 /// The next step. Runs are named by their places in the plan's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Create these runs.
     Make(Vec<usize>),
     Cancel(Vec<usize>),
-    /// Wait for the runs under way.
     Wait,
     /// Wait for the runs under way, which are the last ones.
     Stopping,
-    /// Create no run for now.
     Suspended,
     Finish(Ending),
 }

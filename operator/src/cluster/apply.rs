@@ -11,7 +11,6 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 
-/// A kind whose objects are in namespaces.
 pub trait Namespaced:
     Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
 {

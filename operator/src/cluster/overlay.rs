@@ -85,7 +85,6 @@ impl Overlay {
         entries
     }
 
-    /// Records `object` as the API server stored it.
     pub fn record(&self, object: &impl ResourceExt) {
         let Some((uid, version)) = object.uid().zip(version(object)) else { return };
         self.lock().versions.insert(uid, (version, Instant::now() + WRITE_LIFETIME));
@@ -112,7 +111,6 @@ impl Overlay {
         self.lock().leases.insert(LeaseKey::of(&lease), (Arc::new(lease), Instant::now() + lifetime));
     }
 
-    /// Records `lease` as the API server stored it.
     pub fn record_lease(&self, lease: Lease) {
         self.insert_lease(lease, WRITE_LIFETIME);
     }

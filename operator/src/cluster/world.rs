@@ -77,7 +77,6 @@ watches! {
     runs: BenchmarkRun,
     /// Runs that have ended and will expire.
     expiring: FinishedRun,
-    /// All Datastores that can be decoded.
     datastores: Datastore,
     /// Suites that have not ended and can be decoded. The watch reports the end of a suite as its deletion.
     suites: BenchmarkSuite,

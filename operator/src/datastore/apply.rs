@@ -61,7 +61,6 @@ impl Error {
     }
 }
 
-/// The state of the objects afterwards.
 #[derive(Debug)]
 pub enum Applied {
     Present(Arc<StatefulSet>),

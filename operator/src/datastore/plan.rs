@@ -40,7 +40,6 @@ pub fn ours<K: Resource<DynamicType = ()>>(object: &K, uid: &str) -> Result<(), 
     }
 }
 
-/// What a StatefulSet needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     None,

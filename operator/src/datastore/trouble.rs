@@ -47,7 +47,6 @@ fn reason(of_pod: &str) -> &'static str {
     }
 }
 
-/// Why `pod` does not run.
 fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Option<Finding> {
     if let Some(scheduler) = pods::unscheduled(pod) {
         let affine = |node: &&Arc<Node>| nodes::affine(node, &datastore.spec.pod);

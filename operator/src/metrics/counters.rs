@@ -109,7 +109,6 @@ impl Metrics {
         self.requests.with_label_values(&[method, &class]).inc();
     }
 
-    /// Counts a measurement whose result was lost.
     pub fn result_lost(&self) {
         self.results_lost.inc();
     }
@@ -125,7 +124,6 @@ impl Metrics {
         self.undecodable.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// These metrics in Prometheus' text format.
     pub fn text(&self) -> Result<String, MetricsError> {
         Ok(TextEncoder::new().encode_to_string(&self.registry.gather())?)
     }

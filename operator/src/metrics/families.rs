@@ -32,7 +32,6 @@ impl Families {
         let _ = writeln!(samples, "{name}{braced} {value}");
     }
 
-    /// Releases spare capacity.
     #[must_use]
     pub fn shrunk(mut self) -> Self {
         self.0.values_mut().for_each(|(_, samples)| samples.shrink_to_fit());

@@ -42,7 +42,6 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
     }
 }
 
-/// Logs each change of the run's phase.
 fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus) {
     if old.phase == status.phase && !status.conditions.is_empty() && !old.conditions.is_empty() {
         return;

@@ -122,7 +122,6 @@ fn is_final(status: &Status) -> bool {
     status.code == 422 || status.is_forbidden() && status.message.contains("ValidatingAdmissionPolicy")
 }
 
-/// Concurrent dry runs.
 const CONCURRENCY: usize = 8;
 
 /// Why the API server refuses the first run of `cell`.

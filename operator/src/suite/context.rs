@@ -11,7 +11,6 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Shared by all passes over suites.
 #[derive(Deref)]
 pub struct SuiteContext {
     #[deref]

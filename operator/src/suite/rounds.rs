@@ -54,7 +54,6 @@ async fn list(pass: &Pass<'_>) -> Result<Vec<Round>, Error> {
     Ok(own.filter(|(leaves, round)| !leaves || round.end.is_none()).map(|(_, round)| round).collect())
 }
 
-/// The outcome of a pass over a schedule.
 pub struct RoundsCheck {
     pub status: BenchmarkSuiteStatus,
     /// The rounds. Old ones are to be removed after the status was written.

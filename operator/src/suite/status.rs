@@ -160,7 +160,6 @@ fn passed(ending: Ending, plan: &Plan, cache: &SuiteCache, report: &Report) -> F
     }
 }
 
-/// Writes into `status` that the suite has ended.
 pub fn end(
     status: &mut BenchmarkSuiteStatus,
     old: &BenchmarkSuiteStatus,
@@ -205,7 +204,6 @@ pub fn of_invalid(
     }
 }
 
-/// The status of a suite under way.
 pub fn of_step(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,

@@ -3,7 +3,6 @@
 use crate::figures::{is_open, percent};
 use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict};
 
-/// Why a comparison has no interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// One side has a single measurement.

@@ -9,7 +9,6 @@ use crate::clients::fred_client::FredLink;
 use crate::clients::redis_client::{self, Encoded};
 use crate::clients::request::{Answer, Chunk, Reply, Request};
 
-/// A chunk that is ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Prepared<'a> {
     pub(crate) chunk: Chunk<'a>,
@@ -38,7 +37,6 @@ impl Link {
         }
     }
 
-    /// Makes a chunk ready to be sent.
     pub(crate) fn prepare<'a>(&self, chunk: Chunk<'a>) -> Prepared<'a> {
         let encoded = (!matches!(self, Self::Fred(_))).then(|| redis_client::encode(&chunk));
         Prepared { chunk, encoded }

@@ -14,7 +14,6 @@ pub(crate) enum Request<'a> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Reply {
     Number(i64),
-    /// Whether a value was there.
     Found(bool),
     Done,
     Error(String),

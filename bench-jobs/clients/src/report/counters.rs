@@ -57,12 +57,10 @@ impl Shard {
     }
 }
 
-/// The first [`MAXIMUM_MESSAGE_BYTES`].
 fn truncated(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAXIMUM_MESSAGE_BYTES.min(text.len()))).unwrap_or_default()
 }
 
-/// Everything the tasks of a run count.
 #[derive(Debug)]
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
@@ -150,7 +148,6 @@ impl Counters {
         self.shards.iter().map(of).sum()
     }
 
-    /// Notes that `commands` leave now.
     pub(crate) fn note_sent(&self, commands: u64) -> Origin {
         let instant = Instant::now();
         let measured = self.is_measured(instant);

@@ -34,7 +34,6 @@ fn schedule_times(directory: &std::path::Path) -> Option<ScheduleTimes> {
     ScheduleTimes::parse(&std::fs::read_to_string(directory.join("schedstat")).ok()?)
 }
 
-/// What was used between two readings.
 pub(crate) fn used(before: &[(usize, ScheduleTimes)], after: &[(usize, ScheduleTimes)]) -> Vec<ThreadUsage> {
     after
         .iter()

@@ -39,7 +39,6 @@ pub(crate) fn shape(work: BatchWork) -> BatchShape {
     }
 }
 
-/// Sends batches over a pool of links.
 pub(crate) struct BatchLoader {
     pub(crate) work: BatchWork,
     pub(crate) items: Arc<[Item]>,

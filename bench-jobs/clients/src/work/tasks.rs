@@ -78,7 +78,6 @@ impl LoadTask {
         Ok(Self { shared, link, prefix_bytes: key.len(), key, picker, value, random, counted: None })
     }
 
-    /// Sends requests until the limit is reached.
     pub(crate) async fn run(mut self, measured_from: Instant) -> Result<(), LibraryError> {
         let shared = Arc::clone(&self.shared);
         let mut now = Instant::now();

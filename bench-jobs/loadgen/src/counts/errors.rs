@@ -10,7 +10,6 @@ const OTHER_KINDS: &str = "(other)";
 /// Kind of a reply whose type cannot answer the request.
 pub const UNEXPECTED_REPLY: &str = "(unexpected-reply)";
 
-/// Error replies of one kind to one operation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ErrorCount {
     pub(crate) operation: OperationIndex,

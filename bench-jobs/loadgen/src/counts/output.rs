@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use crate::counts::report::Report;
 
-/// The result could not be written.
 #[derive(Debug, Error)]
 pub enum OutputError {
     #[error("cannot create {path} for the result: {source}")]

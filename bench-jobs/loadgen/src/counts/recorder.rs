@@ -26,9 +26,7 @@ pub struct OperationRecord {
     pub(crate) bytes: u64,
     /// Latencies of the successful replies; an unanswered request counts with the time it waited.
     pub(crate) latency: Histogram<u64>,
-    /// Successful replies before the measured window.
     pub(crate) warmup_count: u64,
-    /// Error replies before the measured window.
     pub(crate) warmup_errors: u64,
     /// Redirections, in both parts of the run.
     pub(crate) redirected: u64,
@@ -120,7 +118,6 @@ pub struct Origin {
     pub measured: bool,
 }
 
-/// Everything one load thread counts.
 #[derive(Debug)]
 pub struct Recorder {
     pub operations: Vec<OperationRecord>,
@@ -147,7 +144,6 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of so many operations.
     pub fn new(operations: usize, origin: Instant) -> Result<Self, HistogramError> {
         Ok(Self {
             operations: (0..operations).map(|_| OperationRecord::new()).collect::<Result<_, _>>()?,
@@ -260,7 +256,6 @@ impl Recorder {
         }
     }
 
-    /// The reply to a request was a redirection.
     pub(crate) fn note_redirection(&mut self, operation: OperationIndex) {
         if let Some(record) = self.operations.get_mut(operation.0) {
             record.redirected += 1;

@@ -23,7 +23,6 @@ use crate::specification::Specification;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Report {
-    /// Name of the tool, `dragstrip-loadgen`.
     pub tool: String,
     pub version: String,
     /// How the run ended. Only [`RunStatus::Completed`] is a complete result.
@@ -47,7 +46,6 @@ pub struct Report {
     /// time, until the read that brought the last byte of its reply returned. An operation that
     /// was due and never answered is in it with the time that it had waited.
     pub operations: Vec<Operation>,
-    /// Error replies by operation and kind.
     pub errors: Vec<ErrorReport>,
     /// What each load thread used in the window, in an open loop without the time that it waited.
     pub threads: Vec<ThreadUsage>,
@@ -159,7 +157,6 @@ pub struct WarmupReport {
     pub errors: u64,
 }
 
-/// Error replies of one kind to one operation.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorReport {

@@ -57,7 +57,6 @@ pub(crate) struct Map {
     pub(crate) slots: Rc<SlotMap>,
 }
 
-/// A client under load.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// In a cluster one for each shard in their order, and then those that redirections led to.

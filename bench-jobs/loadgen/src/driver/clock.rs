@@ -19,18 +19,15 @@ pub struct ClockAnchor {
 }
 
 impl ClockAnchor {
-    /// Now, on both.
     pub fn now() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { instant: Instant::now(), unix_nanos: whole_nanos(since_epoch) }
     }
 
-    /// The instant, on the monotonic clock.
     pub fn instant(self) -> Instant {
         self.instant
     }
 
-    /// The wall time of `instant`.
     pub fn unix_nanos_at(self, instant: Instant) -> u64 {
         let after = whole_nanos(instant.saturating_duration_since(self.instant));
         let before = whole_nanos(self.instant.saturating_duration_since(instant));

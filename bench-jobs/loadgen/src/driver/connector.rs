@@ -31,7 +31,6 @@ pub(crate) struct Load {
     pub(crate) tls: Option<TlsClient>,
 }
 
-/// Makes the connections of a thread.
 pub(crate) struct Connector {
     load: Arc<Load>,
     /// Number of the next connection that a redirection leads to.

@@ -46,7 +46,6 @@ impl ScheduleTimes {
         Self { running: getrusage(UsageWho::RUSAGE_THREAD).map(used).unwrap_or_default(), ..times }
     }
 
-    /// What was used since an `earlier` reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -88,7 +88,6 @@ pub(crate) enum TurnError {
     Connect(#[from] ConnectError),
 }
 
-/// The clients of a thread.
 pub(crate) struct EventLoop {
     epoll: OwnedFd,
     alarm: TimerFd,
@@ -96,9 +95,7 @@ pub(crate) struct EventLoop {
     events: Vec<Event>,
     /// None once a client is done.
     clients: Vec<Option<Client>>,
-    /// Clients that are not done.
     active: usize,
-    /// Clients that need a connection.
     unconnected: Vec<usize>,
     /// Clients with written requests that are not handed to the kernel yet.
     written: Vec<usize>,
@@ -308,7 +305,6 @@ impl EventLoop {
         Some((number, client.wanted()?.to_owned()))
     }
 
-    /// Gives a client the connection that it needed.
     pub(crate) fn adopt(&mut self, number: usize, link: Link) -> Result<(), TurnError> {
         let Some(client) = self.clients.get(number).and_then(Option::as_ref) else { return Ok(()) };
         self.watch(number, client.links.len(), &link)?;

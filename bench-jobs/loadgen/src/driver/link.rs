@@ -26,7 +26,6 @@ use crate::workload::requests::RequestTemplates;
 /// Bytes taken from the kernel by one read at most.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A running connection failed.
 #[derive(Debug, Error)]
 #[error("connection {} to {}: {cause}", name.number, name.address)]
 pub(crate) struct LoadError {
@@ -35,7 +34,6 @@ pub(crate) struct LoadError {
     pub(crate) cause: LoadCause,
 }
 
-/// What a running connection failed at.
 #[derive(Debug, Error)]
 pub(crate) enum LoadCause {
     #[error("cannot send requests: {0}")]
@@ -75,7 +73,6 @@ pub(crate) struct ThreadContext {
     pub(crate) recorder: RefCell<Recorder>,
     /// Set to end every client after its current batch.
     pub(crate) stop: Cell<bool>,
-    /// Begin of the measured window.
     pub(crate) measured_from: Instant,
     pub(crate) write_buffer: RefCell<Outgoing>,
     /// Buffers of answered requests, for later ones.
@@ -123,7 +120,6 @@ impl ThreadContext {
     }
 }
 
-/// Which connection it is.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkName {
     /// Its number within the process, for messages.
@@ -134,7 +130,6 @@ pub(crate) struct LinkName {
     pub(crate) label: Arc<str>,
 }
 
-/// One connection under load.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) name: LinkName,

@@ -48,13 +48,11 @@ pub(crate) enum Remaining {
 /// What a client has to do now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
-    /// Send a request that is due.
     Due(Origin),
     /// Nothing: its schedule is over.
     Over,
 }
 
-/// Gives clients their due requests.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     agenda: Agenda,

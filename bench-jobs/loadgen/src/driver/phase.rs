@@ -7,7 +7,6 @@ use tokio::sync::watch;
 
 use crate::counts::report::Failure;
 
-/// The phase of a run; threads follow it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     Prepare,
@@ -24,27 +23,20 @@ pub(crate) async fn stopped(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::Stop).await;
 }
 
-/// How a run ended.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// Every part of it was done.
     Completed,
-    /// A signal ended it.
     Interrupted(Stopper),
-    /// Something failed.
     Failed(Failure),
 }
 
 /// Signals that end a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stopper {
-    /// SIGINT.
     Interrupt,
-    /// SIGTERM.
     Terminate,
 }
 
-/// SIGINT and SIGTERM.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,
@@ -52,12 +44,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one.
     pub async fn next(&mut self) -> Stopper {
         tokio::select! {
             _ = self.interrupt.recv() => Stopper::Interrupt,

@@ -16,9 +16,7 @@ const LEAD: Duration = Duration::from_millis(100);
 pub struct Detail {
     /// Bytes sent and received; 0 if they are not counted.
     pub bytes: u64,
-    /// Open connections.
     pub connections: u64,
-    /// Latencies.
     pub latency: LatencyCounts,
 }
 
@@ -33,9 +31,7 @@ impl Detail {
 /// Counters that other threads may read while the load runs.
 #[derive(Debug, Default)]
 pub struct ProgressCounters {
-    /// Successful replies.
     pub operations: AtomicU64,
-    /// Error replies.
     pub errors: AtomicU64,
     /// The last detail, if details are published.
     detail: Mutex<Option<Detail>>,
@@ -68,7 +64,6 @@ impl DetailTimes {
         Self { every, next: (!every.is_zero()).then_some(first) }
     }
 
-    /// When it is next due.
     pub fn next(&self) -> Option<Instant> {
         self.next
     }
@@ -99,7 +94,6 @@ impl ProgressLines {
         Self { ticks, since, last_operations: 0, last_printed: since }
     }
 
-    /// Waits until the next line is due.
     pub async fn next(&mut self) {
         match &mut self.ticks {
             Some(ticks) => {
@@ -109,7 +103,6 @@ impl ProgressLines {
         }
     }
 
-    /// Prints the line.
     pub fn print(&mut self, counters: &[Arc<ProgressCounters>]) {
         let sum =
             |read: fn(&ProgressCounters) -> u64| counters.iter().map(|thread| read(thread)).sum::<u64>();

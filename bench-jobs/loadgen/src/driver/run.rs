@@ -53,7 +53,6 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
     crew.ending.map_or(Ok(()), Err)
 }
 
-/// The load threads.
 struct Crew {
     phase: watch::Sender<Phase>,
     events: mpsc::UnboundedReceiver<WorkerEvent>,

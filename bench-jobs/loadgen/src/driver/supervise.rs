@@ -21,7 +21,6 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Longest time until an idle event loop notices that the run is to stop.
 const LONGEST_TURN: Duration = Duration::from_millis(50);
 
-/// Watches over the connections of a thread.
 pub(crate) struct Watch<'a> {
     context: &'a Rc<ThreadContext>,
     configuration: &'a Configuration,

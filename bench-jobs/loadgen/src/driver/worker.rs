@@ -41,7 +41,6 @@ pub(crate) struct WorkerOutcome {
     pub(crate) thread: usize,
     /// None when the thread sent nothing.
     pub(crate) recorder: Option<Recorder>,
-    /// How punctual an open loop was.
     pub(crate) schedule: Option<ScheduleCounts>,
     /// CPU time of the measured window.
     pub(crate) cpu: ScheduleTimes,
@@ -50,7 +49,6 @@ pub(crate) struct WorkerOutcome {
     pub(crate) failure: Option<Failure>,
 }
 
-/// Everything a thread needs.
 pub(crate) struct WorkerPlan {
     pub(crate) thread: usize,
     pub(crate) load: Arc<Load>,

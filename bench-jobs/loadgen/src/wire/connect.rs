@@ -61,7 +61,6 @@ impl Step {
     }
 }
 
-/// A connection could not be made ready.
 #[derive(Debug, Error)]
 #[error("cannot {} {address}: {cause}", step.name())]
 pub(crate) struct ConnectError {
@@ -71,7 +70,6 @@ pub(crate) struct ConnectError {
     cause: Cause,
 }
 
-/// Why a step failed.
 #[derive(Debug, Error)]
 pub(crate) enum Cause {
     #[error("{0}")]

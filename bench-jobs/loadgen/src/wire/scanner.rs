@@ -259,7 +259,6 @@ impl ReplyScanner {
     }
 }
 
-/// Whether a reply's type has this marker.
 #[rustfmt::skip]
 fn is_marker(byte: u8) -> bool {
     matches!(byte, b'+' | b'-' | b':' | b'$' | b'_' | b'#' | b',' | b'(' | b'!' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|')

@@ -120,7 +120,6 @@ impl Agenda {
         }
     }
 
-    /// Puts a parked connection back.
     pub(crate) fn unpark(&mut self, connection: usize) {
         if let Some(due) = self.parked.get_mut(connection).and_then(Option::take) {
             self.next.push(Reverse((due, connection)));

@@ -42,7 +42,6 @@ impl CommandTemplate {
         }
     }
 
-    /// The command word as it was written.
     pub fn command(&self) -> &str {
         match self.words.first().map(Vec::as_slice) {
             Some([Piece::Text(command), ..]) => command,
@@ -50,12 +49,10 @@ impl CommandTemplate {
         }
     }
 
-    /// How many keys each request draws.
     pub fn keys(&self) -> usize {
         self.words.iter().flatten().filter(|piece| **piece == Piece::Key).count()
     }
 
-    /// Whether requests carry values.
     pub fn has_data(&self) -> bool {
         self.words.iter().flatten().any(|piece| *piece == Piece::Data)
     }

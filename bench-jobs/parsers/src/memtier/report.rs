@@ -20,7 +20,6 @@ const RESULTS: &str = "\n\t,\"run information\":";
 /// Seconds of a series that are believed: a week.
 const LONGEST_SERIES: usize = 7 * 24 * 3600;
 
-/// Why a result file holds no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("memtier wrote no result file that can be read")]
@@ -63,7 +62,6 @@ pub struct Report {
     pub connection_errors: u64,
     /// Operations per second by the tool's own account.
     pub operations_per_second: f64,
-    /// Whether the tool ran in cluster mode.
     pub cluster: bool,
     /// Operations by the row `Totals`.
     pub total_count: u64,
@@ -88,7 +86,6 @@ pub struct Row {
     pub moved: u64,
     /// Replies that redirected to another cluster node with ASK.
     pub ask: u64,
-    /// Bytes sent and received.
     pub bytes: u64,
     pub latencies: Latencies,
     /// Replies in each second since the load began.

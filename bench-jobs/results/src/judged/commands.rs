@@ -121,7 +121,6 @@ impl Account {
         self.sent.push(joined);
     }
 
-    /// Adds what another client sent.
     pub fn extend(&mut self, other: Self) {
         for sent in other.sent {
             self.add(sent.commands, sent.count);

@@ -12,7 +12,6 @@ use super::{
 use crate::measured::observed::{CommandCounter, ServerCounters};
 use dragstrip_crds::{units::thousands, workload::ToolSpec};
 
-/// How the counts were compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agreement {
     PerCommand,

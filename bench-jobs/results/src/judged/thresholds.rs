@@ -81,7 +81,6 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
     (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits(threshold)))
 }
 
-/// The limits of `threshold` in words.
 pub fn limits(threshold: &Threshold) -> String {
     let limits = [("minimum", &threshold.minimum), ("maximum", &threshold.maximum)];
     let named = limits.into_iter().filter_map(|(name, limit)| Some(format!("{name} {}", limit.as_ref()?)));

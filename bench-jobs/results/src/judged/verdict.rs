@@ -140,7 +140,6 @@ pub fn judge(result: &mut RepetitionResult, tool: &ToolSpec, requirements: &[Req
     result.reasons = reasons;
 }
 
-/// The worst that `reasons` make of a number.
 pub fn worst(reasons: &[VerdictReason]) -> Verdict {
     reasons.iter().map(|reason| reason.verdict).max().unwrap_or(Verdict::Valid)
 }

@@ -32,7 +32,6 @@ const HEADER: usize = 40;
 /// floating-point number too, and 2^11 histograms add up without overflow.
 const MOST_VALUES: u64 = 1 << 53;
 
-/// A step in handling a histogram that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
     #[error("no histogram with these bounds")]
@@ -145,12 +144,10 @@ fn check_header(header: &[u8; HEADER], most_digits: u8) -> Result<(), HistogramE
     Ok(())
 }
 
-/// A histogram of latencies in microseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// Takes a histogram whose values are microseconds.
     pub fn from_microseconds(histogram: Histogram<u64>) -> Self {
         Self(histogram)
     }
@@ -235,7 +232,6 @@ impl Latencies {
         LatencyCounts::of(&self.0)
     }
 
-    /// How many latencies were recorded.
     pub fn count(&self) -> u64 {
         self.0.len()
     }

@@ -40,7 +40,6 @@ pub struct PercentileSeries {
 }
 
 impl LatencySeries {
-    /// One of no latencies.
     pub fn new() -> Result<Self, HistogramError> {
         let empty = histogram::coarse()?;
         Ok(Self { seconds: 1, parts: vec![empty.clone()], empty })

@@ -50,7 +50,6 @@ impl LatencyCounts {
         self.counts.iter().sum()
     }
 
-    /// Those of them that came after `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut new = *self;

@@ -20,7 +20,6 @@ pub struct CgroupUsage {
     /// The part of it that is files which nobody used lately, and which the kernel could drop, in bytes.
     #[serde(default)]
     pub inactive_file_bytes: u64,
-    /// Largest memory use so far, in bytes.
     pub memory_peak_bytes: u64,
 }
 
@@ -77,9 +76,7 @@ pub struct ServerCounters {
     pub counts_errors: bool,
     pub evicted_keys: u64,
     pub expired_keys: u64,
-    /// Successful key look-ups.
     pub keyspace_hits: u64,
-    /// Failed key look-ups.
     pub keyspace_misses: u64,
     #[serde(default)]
     pub connections_received: u64,

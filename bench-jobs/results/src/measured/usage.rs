@@ -131,7 +131,6 @@ pub struct ContainerUsage {
 pub struct ServerUsage {
     /// The server's name: its pod, with the port where the pod runs several servers.
     pub server: String,
-    /// The node it ran on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     pub usage: ContainerUsage,

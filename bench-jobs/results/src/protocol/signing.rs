@@ -25,7 +25,6 @@ pub struct AgentRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub token: &'a str,
-    /// Where the agent listens.
     pub agent: SocketAddr,
     /// The request's body; empty where it has none.
     pub body: &'a [u8],
@@ -62,7 +61,6 @@ impl SigningKey {
         Ok(document.as_ref().to_vec())
     }
 
-    /// The key that was stored.
     pub fn read(pkcs8: &[u8]) -> Result<Self, KeyError> {
         Ed25519KeyPair::from_pkcs8(pkcs8).map(Self).map_err(|_| KeyError::Pair)
     }

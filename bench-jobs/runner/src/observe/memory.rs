@@ -11,7 +11,6 @@ use crate::{
 };
 use dragstrip_results::memory::MemberMemory;
 
-/// The memory of all servers, in the sequence of their ports.
 pub async fn memory(neighbours: &Neighbours, servers: &Servers) -> Vec<MemberMemory> {
     let found = finder::listeners(&servers.ports);
     let mut all = Vec::with_capacity(found.len());

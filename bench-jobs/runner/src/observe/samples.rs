@@ -19,7 +19,6 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const MOST_SAMPLES: usize = 2_000;
 /// Most readings of single threads and CPUs that are stored, of all samples: about 4 MB.
 const MOST_READINGS: usize = 80_000;
-/// Most threads of a server that are reported.
 const MOST_THREADS: usize = 256;
 /// A thread that used less of a core is idle, and not reported.
 const IDLE: f64 = 0.001;

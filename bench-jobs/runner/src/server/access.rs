@@ -6,7 +6,6 @@ use std::path::Path;
 
 #[derive(Clone, Default)]
 pub struct Access {
-    /// ACL user; the default user when absent.
     pub username: Option<String>,
     pub password: Option<String>,
     /// Encryption; plain connections when absent.

@@ -14,7 +14,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long afterwards keys may still be counted.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A step of emptying the target that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
     #[error("{address}: {source}. The phase declares flush: true, which needs the right to FLUSHALL")]

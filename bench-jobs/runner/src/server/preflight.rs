@@ -64,7 +64,6 @@ impl PreflightError {
 
 #[derive(Clone)]
 pub struct Ready {
-    /// The server that the target names, resolved.
     pub address: SocketAddr,
     pub access: Access,
     /// What the server is; `None` where it does not speak RESP.

@@ -17,7 +17,6 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 /// What the runner found out before the tool is started.
 #[derive(Debug, Clone)]
 pub struct LaunchContext {
-    /// The server, resolved.
     pub address: SocketAddr,
     /// Every server of the target, resolved; empty where they do not speak RESP.
     pub members: Vec<SocketAddr>,
@@ -68,7 +67,6 @@ pub struct Progress {
     pub latency: Option<LatencyCounts>,
 }
 
-/// How the tool's process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
     /// Its exit code, when it ended by itself.

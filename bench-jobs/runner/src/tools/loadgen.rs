@@ -27,7 +27,6 @@ pub(crate) const NAME: &str = "the load generator";
 /// How long it may take to write its report after the signal to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Why a report cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {
     #[error("the load generator left no report {REPORT_NAME}: {0}")]

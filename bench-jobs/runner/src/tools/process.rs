@@ -32,7 +32,6 @@ const MAXIMUM_CAPTURED_BYTES: usize = 1 << 20;
 /// How long the pipes may stay open once the process group is gone.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A step in handling the process that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     #[error(

@@ -139,7 +139,6 @@ impl View {
         self.changed(key).into_iter().chain(lines).collect()
     }
 
-    /// Takes note that a subject was deleted.
     pub fn gone(&mut self, kind: Kind, name: &str) -> Vec<String> {
         let key = (kind, name.to_owned());
         self.subjects.insert(key.clone(), None);

@@ -60,7 +60,6 @@ pub enum Step {
     MakeDatastore,
     /// Delete the run's own Datastore, which has another declaration; it is created again.
     RemoveDatastore,
-    /// Acquire the Leases.
     TakeTurn,
     /// Release the turn and retry later, since clients cannot start: they have
     /// not loaded anything, and what they lack must not keep others waiting.
@@ -76,11 +75,9 @@ pub enum Step {
     CreateJob(usize),
     /// Fix the start line of this attempt and send it to its pods.
     SendStart(usize),
-    /// Store the result of this attempt.
     Collect(usize),
     /// Read the servers' memory after the settle time of this attempt, and store it.
     ReadMemory(usize),
-    /// Delete the Job of this lost attempt.
     RemoveLost(usize),
     Finish(Ending),
 }

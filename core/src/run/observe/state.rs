@@ -11,7 +11,6 @@ use jiff::Timestamp;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Turn {
-    /// This run holds all its Leases.
     Held,
     #[default]
     Free,
@@ -86,9 +85,7 @@ pub enum AttemptState {
     },
     /// Its Job is of another spec than the run has now.
     Outdated,
-    /// Its Job is being deleted.
     Leaving,
-    /// The start line is fixed.
     Started { start: Timestamp, receipt: Receipt },
     /// The Job or every pod of it has ended, or it is gone after load began; its result is not stored.
     Ended,

@@ -53,7 +53,6 @@ pub struct ReadyTarget {
     pub name: String,
     /// Host name or IP address.
     pub host: String,
-    /// How clients reach its servers.
     pub connection: Connection,
     /// The user that clients log in as.
     pub username: Option<String>,

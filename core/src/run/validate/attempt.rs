@@ -19,7 +19,6 @@ pub enum Invalid {
 /// One measurement of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
-    /// Position of the phase in the spec.
     pub phase_index: usize,
     pub phase: String,
     /// Which repetition, from 1.
@@ -30,7 +29,6 @@ pub struct Attempt {
     pub name: String,
     pub declared: Arc<PhaseSpec>,
     pub tool: Arc<ToolSpec>,
-    /// How many client pods load together.
     pub pods: u32,
     /// Which point of its phase's search it is, or the point that confirms a limit.
     pub point: Option<Point>,

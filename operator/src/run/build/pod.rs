@@ -33,7 +33,6 @@ const CLIENT_USER: i64 = 65532;
 const CLIENT_GRACE_SECONDS: i64 = 8;
 /// Seconds that a runner's readiness may take, which is the start line: a day, more than any `load` takes.
 const PREPARED_WITHIN: i32 = 86_400;
-/// The runner in its own image.
 const RUNNER: &str = "/dragstrip-runner";
 /// Where the runner is copied to in client pods with another image.
 const BIN: &str = "/dragstrip/bin";

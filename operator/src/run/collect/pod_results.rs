@@ -117,7 +117,6 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
 /// The result of a pod, and what must be held until it is merged.
 type Merged = (PodResult, Option<OwnedSemaphorePermit>);
 
-/// The outcome of a request for a log.
 enum Answer {
     Result(Box<Merged>),
     /// There is no log, or it has no result.

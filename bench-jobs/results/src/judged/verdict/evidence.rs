@@ -73,7 +73,6 @@ impl Machine<'_> {
     }
 }
 
-/// What a container used, and its machine.
 #[derive(Clone, Copy)]
 pub(super) struct OnNode<'a> {
     pub node: &'a str,
@@ -126,7 +125,6 @@ impl<'a> Evidence<'a> {
         self.result.servers.iter().map(|server| (server.server.as_str(), &server.usage))
     }
 
-    /// What each pod used, with its name.
     pub fn usages(&self) -> impl Iterator<Item = (&'a str, &'a ContainerUsage)> {
         self.clients().chain(self.servers())
     }

@@ -66,7 +66,6 @@ fn fuller(threads: Option<Utilisation>, limit: Option<Utilisation>) -> Option<Ut
     [threads, limit].into_iter().flatten().max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// How near their end the clients were.
 fn clients(evidence: &Evidence) -> Option<Utilisation> {
     let limit =
         evidence.clients().find_map(|(name, usage)| of_limit("client", name, usage, evidence.spins()));

@@ -153,7 +153,6 @@ pub(super) fn memory_pressure(evidence: &Evidence, limit: f64) -> Found {
     })
 }
 
-/// Clients and server were on one machine.
 pub(super) fn shared_node(evidence: &Evidence, _: f64) -> Found {
     let nodes: Vec<&NodeRecord> = evidence.result.nodes.iter().collect();
     if !nodes.iter().any(|node| node.serves) || !nodes.iter().any(|node| node.loads) {

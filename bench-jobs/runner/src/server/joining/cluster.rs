@@ -13,7 +13,6 @@ use std::{collections::BTreeSet, net::SocketAddr};
 pub struct View {
     /// All servers it knows, itself too.
     pub nodes: Vec<ClusterNode>,
-    /// Whether it reports `cluster_state:ok`.
     pub state_ok: bool,
     /// Whether it has a copy of everything that its primary has.
     pub synchronised: bool,

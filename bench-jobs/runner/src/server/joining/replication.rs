@@ -40,7 +40,6 @@ impl View {
     }
 }
 
-/// The command that makes a server follow another.
 pub const REPLICAOF: &str = "REPLICAOF";
 
 /// Makes the server with this index follow another one (its host and port), or nobody (`NO ONE`).

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 /// Lines of a sort that are remembered.
 const LINES: usize = 8;
-/// Characters of a remembered line.
 const LINE_LENGTH: usize = 300;
 
 /// Lines that report a broken or failed connection.
@@ -84,7 +83,6 @@ impl Observed {
         None
     }
 
-    /// Error replies of every kind together.
     pub fn errors(&self) -> u64 {
         self.error_replies.values().sum()
     }
