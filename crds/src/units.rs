@@ -46,6 +46,7 @@ macro_rules! text_unit {
         }
 
         impl $type {
+            /// What the text means.
             pub fn $field(&self) -> $value {
                 self.$field
             }

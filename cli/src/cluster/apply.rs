@@ -1,10 +1,7 @@
 //! `dragstrip run` on a cluster: checks manifests, applies them, and follows what they run.
 //! Needs the client and reads files.
 
-use super::{
-    client::Cluster,
-    follow, report,
-};
+use super::{client::Cluster, follow, report};
 use crate::{
     local,
     manifests::{

@@ -92,12 +92,7 @@ fn labelled(there: (Input, &str), here: (Input, &str)) -> (Input, Input) {
 }
 
 /// The comparison of `here` with `there`, which is called `name`.
-fn compared(
-    there: Source,
-    here: Source,
-    (name, other): (&str, &str),
-    rules: &Rules,
-) -> Outcome<Document> {
+fn compared(there: Source, here: Source, (name, other): (&str, &str), rules: &Rules) -> Outcome<Document> {
     match (there, here) {
         (_, Source::Published(_)) => Err(Error::Table(other.to_owned()).into()),
         (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {

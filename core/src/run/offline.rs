@@ -284,12 +284,7 @@ mod tests {
         let server =
             dragstrip_crds::observed::ServerTruth { engine: Some(dragstrip_crds::Engine::Redis), ..truth() };
         let observation = Observation { server, host, cgroup: None, shards: vec![] };
-        Found {
-            host: "127.0.0.1".into(),
-            port: 7000,
-            observers: vec![],
-            observation: Some(observation),
-        }
+        Found { host: "127.0.0.1".into(), port: 7000, observers: vec![], observation: Some(observation) }
     }
 
     fn offline(phases: &[&str], threads: i32) -> OfflineRun {

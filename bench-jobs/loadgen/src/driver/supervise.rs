@@ -60,9 +60,7 @@ impl<'a> Watch<'a> {
         self.turn(clients, connector, phase).await.map_err(|error| match error {
             TurnError::Load(error) => error.failure(),
             TurnError::Connect(error) => error.failure(),
-            TurnError::Wait(_) | TurnError::Register(_) => {
-                Failure::of_client("run the event loop", &error)
-            }
+            TurnError::Wait(_) | TurnError::Register(_) => Failure::of_client("run the event loop", &error),
         })
     }
 

@@ -163,8 +163,8 @@ async fn run_load(
     let (templates, progress) = (Arc::clone(&plan.load.templates), Arc::clone(&plan.progress));
     let context = Rc::new(ThreadContext::new(recorder, templates, progress, measured_from));
     let mut watch = Watch::new(&context, configuration);
-    let pacer =
-        pacer(configuration, &clients, origin).map_err(|error| Failure::of_client("start the schedule", &error))?;
+    let pacer = pacer(configuration, &clients, origin)
+        .map_err(|error| Failure::of_client("start the schedule", &error))?;
     let clients = clients_of(clients, &plan.load, &context, origin);
     let mut event_loop = EventLoop::new(clients, pacer, watch.alarm())
         .map_err(|error| Failure::of_client("start the event loop", &error))?;

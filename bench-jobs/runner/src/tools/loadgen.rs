@@ -114,10 +114,7 @@ fn measured(spec: &LoadgenSpec, report: Report, arguments: Vec<String>) -> PodRe
         latency_series: report.latency_series,
         hit_series: report.hit_series,
         batches: report.batches,
-        client: ContainerUsage {
-            threads: busiest(report.threads, usize::MAX),
-            ..ContainerUsage::default()
-        },
+        client: ContainerUsage { threads: busiest(report.threads, usize::MAX), ..ContainerUsage::default() },
         ..PodResult::default()
     }
 }

@@ -85,7 +85,9 @@ pub enum AttemptState {
     },
     /// Its Job is of another spec than the run has now.
     Outdated,
+    /// Its Job is being deleted.
     Leaving,
+    /// The start line is fixed.
     Started { start: Timestamp, receipt: Receipt },
     /// The Job or every pod of it has ended, or it is gone after load began; its result is not stored.
     Ended,

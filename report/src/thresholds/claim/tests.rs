@@ -7,7 +7,7 @@ use crate::{
     thresholds::evaluate,
 };
 use dragstrip_crds::run::{Limiter, Verdict};
-use dragstrip_results::statistics::spread;
+use dragstrip_results::{result::TOTAL, statistics::spread};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, Normal};
 use serde_json::{Value, json};
