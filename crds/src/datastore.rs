@@ -4,7 +4,7 @@ use crate::{
     defaults::{int, long},
     observed::{HostTruth, ServerTruth},
     pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
-    units::Memory,
+    units::{Memory, Period},
 };
 use k8s_openapi::{
     api::core::v1::{EnvVar, ResourceRequirements, Toleration},
@@ -121,6 +121,46 @@ pub struct DragonflySpec {
 
 /// The eviction policy of a server that refuses writes once its memory is full.
 pub const NO_EVICTION: &str = "noeviction";
+
+/// When a server forces its append-only file to disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Fsync {
+    /// Before it answers a write.
+    Always,
+    /// Once a second.
+    #[default]
+    EverySecond,
+    /// Never: the kernel writes it when it likes.
+    Never,
+}
+
+/// What a server writes to disk.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("(self.appendOnly || !has(self.fsync)) && (has(self.snapshotInterval) || !has(self.snapshotChanges))")
+        .message("fsync needs appendOnly: true, and snapshotChanges needs snapshotInterval: set those too, or leave these out"),
+    validation = Rule::new("!has(self.snapshotInterval) || !self.snapshotInterval.endsWith('ms')")
+        .message("snapshotInterval has whole seconds: write it without ms, such as 2s instead of 1500ms"),
+)]
+pub struct PersistenceSpec {
+    /// Append every write to a file (Redis, Valkey, KeyDB, Garnet). Defaults to false.
+    #[serde(default)]
+    pub append_only: bool,
+    /// When the server forces the file of appendOnly to disk: Always (before it answers a write),
+    /// EverySecond, or Never (the kernel writes it when it likes; not for Garnet). Defaults to
+    /// EverySecond.
+    pub fsync: Option<Fsync>,
+    /// Time between snapshots of all data, in whole seconds, such as 5m (Redis, Valkey, KeyDB). Dragonfly
+    /// takes them at full minutes of the clock, by 1m, 2m, 3m, 4m, 5m, 6m, 10m, 12m, 15m, 20m or 30m. No
+    /// snapshots if omitted.
+    pub snapshot_interval: Option<Period>,
+    /// Number of changes since the last snapshot without which none is taken, at least 1 (Redis, Valkey,
+    /// KeyDB). Defaults to 1.
+    #[schemars(range(min = 1))]
+    pub snapshot_changes: Option<i32>,
+}
 
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -273,6 +313,12 @@ fn tcp() -> ServerProtocol {
         .message("engine Custom needs an image: there is no default"),
     validation = Rule::new("!has(self.evictionPolicy) || self.evictionPolicy == 'noeviction' || (self.engine == 'Dragonfly' && self.evictionPolicy == 'cache') || (self.engine in ['Redis', 'Valkey', 'KeyDB'] && self.evictionPolicy in ['allkeys-lru', 'allkeys-lfu', 'allkeys-lrm', 'allkeys-random', 'volatile-lru', 'volatile-lfu', 'volatile-lrm', 'volatile-random', 'volatile-ttl'])")
         .message("evictionPolicy is noeviction, for Dragonfly also cache, and for Redis, Valkey and KeyDB also allkeys-lru, allkeys-lfu, allkeys-lrm, allkeys-random, volatile-lru, volatile-lfu, volatile-lrm, volatile-random or volatile-ttl; other engines have no policy"),
+    validation = Rule::new("!has(self.persistence) || self.engine != 'Custom'")
+        .message("persistence is for engines Redis, Valkey, KeyDB, Dragonfly and Garnet: set that of engine Custom in custom.args"),
+    validation = Rule::new("!has(self.persistence) || self.engine != 'Dragonfly' || (!self.persistence.appendOnly && !has(self.persistence.snapshotChanges) && (!has(self.persistence.snapshotInterval) || self.persistence.snapshotInterval in ['1m', '2m', '3m', '4m', '5m', '6m', '10m', '12m', '15m', '20m', '30m']))")
+        .message("Dragonfly has snapshots by the clock only: leave out persistence.appendOnly and persistence.snapshotChanges, and set persistence.snapshotInterval to 1m, 2m, 3m, 4m, 5m, 6m, 10m, 12m, 15m, 20m or 30m"),
+    validation = Rule::new("!has(self.persistence) || self.engine != 'Garnet' || (!has(self.persistence.snapshotInterval) && (!has(self.persistence.fsync) || self.persistence.fsync != 'Never'))")
+        .message("Garnet takes no snapshots by itself, and must commit its append-only file: leave out persistence.snapshotInterval, and set persistence.fsync to Always or EverySecond"),
     validation = Rule::new("!has(self.cluster) || self.engine in ['Redis', 'Valkey']")
         .message("cluster is for engines Redis and Valkey"),
     validation = Rule::new("self.replicas == 0 || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly']")
@@ -321,6 +367,12 @@ pub struct DatastoreSpec {
     /// Datastore needs allowEviction. Read back and compared. Defaults to noeviction.
     #[schemars(length(max = 32))]
     pub eviction_policy: Option<String>,
+    /// What the server writes to disk, such as `{appendOnly: true, fsync: Always}`. The files are in
+    /// /data, an empty directory on the node's disk: a container that restarts reads them again, and they
+    /// are deleted with the pod. That disk, and what else uses it, is a part of every figure: compare
+    /// only servers on equal disks. Redis, Valkey and KeyDB then need maxMemory twice. Read back and
+    /// compared. The server writes nothing if omitted.
+    pub persistence: Option<PersistenceSpec>,
     /// TCP port of the server, from 1 to 55535. Defaults to 6379.
     #[serde(default = "int::<6379>")]
     #[schemars(range(min = 1, max = 55535))]
@@ -408,6 +460,11 @@ impl DatastoreSpec {
     /// What the server does once its memory is full, as the manifest says it.
     pub fn eviction_policy(&self) -> &str {
         self.eviction_policy.as_deref().unwrap_or(NO_EVICTION)
+    }
+
+    /// What the server writes to disk: nothing if the manifest does not declare it.
+    pub fn persistence(&self) -> PersistenceSpec {
+        self.persistence.clone().unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@ use crate::datastore::{Engine, NO_EVICTION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use std::collections::BTreeMap;
 
 /// What a running server reports (INFO and CONFIG GET).
 #[skip_serializing_none]
@@ -22,6 +23,10 @@ pub struct ServerTruth {
     pub max_memory_bytes: Option<i64>,
     /// Eviction policy, such as noeviction.
     pub max_memory_policy: Option<String>,
+    /// Settings of persistence as CONFIG GET shows them, such as save or appendonly: those that the
+    /// engine has. Settings of an append-only file are omitted if there is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub persistence: BTreeMap<String, String>,
     /// Whether the server runs in cluster mode.
     pub cluster_enabled: bool,
     /// Whether the server is still loading its data set.

@@ -39,7 +39,9 @@ async fn an_observer_obeys_the_operator_alone() {
 
 #[tokio::test]
 async fn the_truth_needs_the_token() {
-    let server = Redis::start(&["--requirepass", PASSWORD, "--io-threads", "2", "--maxmemory", "64mb"]).await;
+    let persistence = ["--save", "300", "1", "--appendonly", "yes", "--appendfsync", "always"];
+    let others = ["--requirepass", PASSWORD, "--io-threads", "2", "--maxmemory", "64mb"];
+    let server = Redis::start(&[&others[..], &persistence[..]].concat()).await;
     let observer = Observer::start(server.port, PASSWORD);
     assert_eq!(observer.get("/ready", "").await.0, 200);
     assert_eq!(observer.get("/v1/observed", "another token").await.0, 403);
@@ -48,6 +50,9 @@ async fn the_truth_needs_the_token() {
     let observation: Observation = serde_json::from_str(&text).unwrap();
     assert_eq!((observation.server.engine, observation.server.threads), (Some(Engine::Redis), Some(2)));
     assert_eq!(observation.server.max_memory_bytes, Some(64 << 20));
+    let settings: Vec<String> =
+        observation.server.persistence.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    assert_eq!(settings, ["appendfsync always", "appendonly yes", "save 300 1"]);
     assert_eq!(observation.server.run_id, server.run_id());
     assert!(observation.host.cpus > 0 && !observation.host.kernel.is_empty());
     let (_, metrics) = observer.get("/metrics", "").await;

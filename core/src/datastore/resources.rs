@@ -136,7 +136,7 @@ pub fn of_client(clients: &ClientsSpec, needs: ClientNeeds) -> ResourceRequireme
 
 /// Memory that a server with `maxMemory` needs, in bytes.
 pub fn needed_memory(spec: &DatastoreSpec) -> u64 {
-    max_memory(spec).saturating_add(engines::rules(spec.engine).memory_overhead(threads(spec)))
+    max_memory(spec).saturating_add(engines::rules(spec.engine).memory_overhead(spec))
 }
 
 /// Whole CPUs for every thread, requests equal to limits, if the node with `most_cpus` has room
@@ -286,6 +286,21 @@ mod tests {
             let found = reported(resources);
             assert!(found.contains(expected), "expected {expected:?}, got {found:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_forks_to_write_its_data_has_room_for_a_copy_of_them() {
+        let memory = |engine: &str, persistence: Value| {
+            let spec =
+                json!({"engine": engine, "threads": 2, "maxMemory": "1Gi", "persistence": persistence});
+            let [.., limit] = texts(spec, Some(64.0));
+            limit
+        };
+        assert_eq!(memory("Redis", json!({"appendOnly": true})), "2128Mi");
+        assert_eq!(memory("KeyDB", json!({"snapshotInterval": "1m"})), "2128Mi");
+        assert_eq!(memory("Valkey", json!({"appendOnly": false})), "1104Mi", "it writes nothing");
+        assert_eq!(memory("Dragonfly", json!({"snapshotInterval": "1m"})), memory("Dragonfly", json!({})));
+        assert_eq!(memory("Garnet", json!({"appendOnly": true})), "1696Mi", "128Mi are the file's buffer");
     }
 
     #[test]

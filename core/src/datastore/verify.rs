@@ -50,8 +50,13 @@ fn settings(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
             format!("cluster mode: declared {declared}, the server says {actual}")
         }),
     ];
-    let of_engine = engines::rules(spec.engine).disagreements(spec, truth);
-    differences.into_iter().flatten().chain(of_engine).collect()
+    let rules = engines::rules(spec.engine);
+    let persistence = rules.persistence(spec).into_iter().filter_map(|(name, declared)| {
+        let actual = truth.persistence.get(name).filter(|actual| **actual != declared)?;
+        Some(format!("persistence: declared {name} {declared:?}, the server has {actual:?}"))
+    });
+    let of_engine = rules.disagreements(spec, truth);
+    differences.into_iter().flatten().chain(persistence).chain(of_engine).collect()
 }
 
 /// Every difference of one of several servers, which is named.
@@ -75,6 +80,7 @@ pub fn member_disagreements(spec: &DatastoreSpec, member: &TopologyMember) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn declared() -> DatastoreSpec {
         serde_json::from_value(serde_json::json!({
@@ -91,6 +97,7 @@ mod tests {
             io_interface: Some("epoll".into()),
             max_memory_bytes: Some(1 << 30),
             max_memory_policy: Some("noeviction".into()),
+            persistence: BTreeMap::new(),
             cluster_enabled: false,
             loading: false,
             run_id: "abc".into(),
@@ -130,6 +137,39 @@ mod tests {
         assert_eq!(
             disagreements(&cache, &truth()),
             ["evictionPolicy: declared allkeys-lru, the server has noeviction"]
+        );
+    }
+
+    #[test]
+    fn each_setting_of_persistence_is_compared_declared_or_not() {
+        let with = |persistence: serde_json::Value| DatastoreSpec {
+            persistence: serde_json::from_value(persistence).unwrap(),
+            ..declared()
+        };
+        let says = |settings: &[(&str, &str)]| ServerTruth {
+            persistence: settings.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            ..truth()
+        };
+        let off = says(&[("appendonly", "no"), ("save", "")]);
+        let behind = says(&[("appendonly", "yes"), ("appendfsync", "everysec"), ("save", "60 9")]);
+        for nothing in [serde_json::Value::Null, serde_json::json!({"appendOnly": false})] {
+            assert_eq!(disagreements(&with(nothing.clone()), &off), Vec::<String>::new(), "{nothing}");
+            assert_eq!(
+                disagreements(&with(nothing), &behind),
+                [
+                    r#"persistence: declared save "", the server has "60 9""#,
+                    r#"persistence: declared appendonly "no", the server has "yes""#,
+                ]
+            );
+        }
+        let always =
+            with(serde_json::json!({"appendOnly": true, "fsync": "Always", "snapshotInterval": "5m"}));
+        let as_declared = says(&[("appendonly", "yes"), ("appendfsync", "always"), ("save", "300 1")]);
+        assert_eq!(disagreements(&always, &as_declared), Vec::<String>::new());
+        let slower = says(&[("appendonly", "yes"), ("appendfsync", "everysec"), ("save", "300 1")]);
+        assert_eq!(
+            disagreements(&always, &slower),
+            [r#"persistence: declared appendfsync "always", the server has "everysec""#]
         );
     }
 

@@ -308,3 +308,43 @@ fn an_eviction_policy_that_the_engine_does_not_have_is_refused_with_those_it_has
         );
     }
 }
+
+#[test]
+fn persistence_that_the_engine_does_not_have_is_refused_with_what_it_has() {
+    let schema = schema::of::<Datastore>();
+    let with = |engine: &str, persistence: Value| {
+        let mut fields = json!({"engine": engine, "persistence": persistence});
+        if engine == "Custom" {
+            fields["image"] = json!("kv:1");
+            fields["custom"] = json!({});
+        }
+        datastore(&fields)
+    };
+    for (engine, persistence) in [
+        (
+            "Redis",
+            json!({"appendOnly": true, "fsync": "Never", "snapshotInterval": "90s", "snapshotChanges": 9}),
+        ),
+        ("Valkey", json!({"snapshotInterval": "1h30m"})),
+        ("KeyDB", json!({"appendOnly": false})),
+        ("Dragonfly", json!({"snapshotInterval": "5m"})),
+        ("Garnet", json!({"appendOnly": true, "fsync": "Always"})),
+    ] {
+        admitted(&schema, &with(engine, persistence));
+    }
+    let dragonfly = "Dragonfly has snapshots by the clock only: leave out persistence.appendOnly";
+    let garnet = "leave out persistence.snapshotInterval, and set persistence.fsync to Always or EverySecond";
+    for (engine, persistence, expected) in [
+        ("Dragonfly", json!({"appendOnly": true}), dragonfly),
+        ("Dragonfly", json!({"snapshotInterval": "5m", "snapshotChanges": 9}), dragonfly),
+        ("Dragonfly", json!({"snapshotInterval": "7m"}), dragonfly),
+        ("Garnet", json!({"snapshotInterval": "5m"}), garnet),
+        ("Garnet", json!({"appendOnly": true, "fsync": "Never"}), garnet),
+        ("Custom", json!({"appendOnly": true}), "set that of engine Custom in custom.args"),
+        ("Redis", json!({"fsync": "Always"}), "spec.persistence: fsync needs appendOnly: true"),
+        ("Redis", json!({"snapshotChanges": 9}), "snapshotChanges needs snapshotInterval"),
+        ("Redis", json!({"snapshotInterval": "1500ms"}), "write it without ms, such as 2s"),
+    ] {
+        refused(&schema, &with(engine, persistence), expected);
+    }
+}

@@ -13,7 +13,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
+use std::{collections::BTreeMap, net::Ipv4Addr};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -40,6 +40,7 @@ fn observation(declared: &Datastore) -> Result<Observation> {
         io_interface: Some("iouring".to_owned()),
         max_memory_bytes: Some(gibibytes << 30),
         max_memory_policy: Some("noeviction".to_owned()),
+        persistence: BTreeMap::new(),
         cluster_enabled: false,
         loading: false,
         run_id: "1@1700000000".to_owned(),

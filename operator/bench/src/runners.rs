@@ -32,7 +32,7 @@ use kube::{
 };
 use serde_json::json;
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
@@ -267,6 +267,7 @@ fn server(reads: u64) -> ServerRecord {
         io_interface: None,
         max_memory_bytes: None,
         max_memory_policy: None,
+        persistence: BTreeMap::new(),
         cluster_enabled: false,
         loading: false,
         run_id: "one-and-the-same".to_owned(),

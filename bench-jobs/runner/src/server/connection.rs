@@ -6,7 +6,7 @@ use crate::server::{
     counters,
     info::Info,
     nodes::{self, ClusterNode},
-    truth::{self, Identity},
+    truth::{self, Identity, Settings},
 };
 use dragstrip_crds::{Engine, observed::ServerTruth};
 use dragstrip_results::{memory::MemberMemory, observed::ServerCounters};
@@ -14,7 +14,7 @@ use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo, RedisError, aio::MultiplexedConnection,
     cmd,
 };
-use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -158,8 +158,7 @@ impl Server {
     pub async fn truth(&mut self) -> Result<ServerTruth, ServerError> {
         let info = self.complete_info().await?;
         let process = self.process(&info).await?;
-        let io_threads = self.setting("io-threads").await;
-        Ok(truth::read_truth(&info, process, io_threads.and_then(|value| value.parse().ok())))
+        Ok(truth::read_truth(&info, process, &self.settings().await))
     }
 
     /// The server's account of its memory, and how many keys it has; without its name.
@@ -232,10 +231,10 @@ impl Server {
         nodes::parse(&answer).ok_or(ServerError::Nodes(answer))
     }
 
-    /// One setting; `None` if the engine does not have it or hides it, which is not a fault.
-    async fn setting(&mut self, name: &str) -> Option<String> {
-        let pairs: HashMap<String, String> = self.command(&["CONFIG", "GET", name]).await.ok()?;
-        pairs.get(name).cloned()
+    /// All its settings, in one command, because a server that refuses it counts each refusal as an
+    /// error; none if the engine hides them, which is not a fault.
+    async fn settings(&mut self) -> Settings {
+        self.command(&["CONFIG", "GET", "*"]).await.unwrap_or_default()
     }
 }
 

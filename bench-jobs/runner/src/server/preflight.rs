@@ -200,7 +200,10 @@ fn check_output(directory: &Path) -> Result<(), PreflightError> {
 mod tests {
     use super::*;
     use crate::{
-        server::{info::Info, truth::read_truth},
+        server::{
+            info::Info,
+            truth::{Settings, read_truth},
+        },
         tests::fixtures,
     };
 
@@ -211,7 +214,7 @@ mod tests {
     fn verdict(target: &JobTarget, info: &str) -> String {
         let info = Info::parse(info);
         let run_id = info.text("run_id").unwrap_or_default().to_owned();
-        let truth = read_truth(&info, run_id, None);
+        let truth = read_truth(&info, run_id, &Settings::new());
         check_truth(target, "db:6379", &truth).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
     }
 

@@ -1,8 +1,12 @@
-//! What a server is, out of its INFO. Pure. Only this module knows how each engine
+//! What a server is, out of its INFO and settings. Pure. Only this module knows how each engine
 //! identifies itself.
 
 use crate::server::info::Info;
 use dragstrip_crds::{Engine, observed::ServerTruth};
+use std::collections::BTreeMap;
+
+/// Values by name, as CONFIG GET shows them.
+pub type Settings = BTreeMap<String, String>;
 
 /// The version fields that only one engine has.
 const VERSION_FIELDS: [(Engine, &str); 3] = [
@@ -10,6 +14,11 @@ const VERSION_FIELDS: [(Engine, &str); 3] = [
     (Engine::Garnet, "garnet_version"),
     (Engine::Valkey, "valkey_version"),
 ];
+
+/// The settings of persistence of every engine.
+const PERSISTENCE: [&str; 3] = ["appendonly", "save", "snapshot_cron"];
+/// Those that have no effect without an append-only file.
+const APPEND_ONLY: [&str; 3] = ["appendfsync", "aof-commit-freq", "aof-commit-wait"];
 
 /// The engine, by the fields that only it has. `redis_version` comes
 /// last: all the others report one too, for compatibility.
@@ -20,13 +29,13 @@ pub fn detect_engine(info: &Info) -> Option<Engine> {
 }
 
 /// The server's own account of itself. `run_id` is what identifies its process
-/// ([`identity`]), `io_threads` CONFIG GET io-threads, where the server answers that.
-pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> ServerTruth {
+/// ([`identity`]); `settings` are empty where it does not show them.
+pub fn read_truth(info: &Info, run_id: String, settings: &Settings) -> ServerTruth {
     let engine = detect_engine(info);
     ServerTruth {
         engine,
         version: version(info),
-        threads: threads(info, engine, io_threads),
+        threads: threads(info, engine, settings),
         io_interface: info.text("multiplexing_api").map(str::to_owned),
         max_memory_bytes: info.number("maxmemory"),
         // Dragonfly has one mode that evicts, and reports as its policy that it does.
@@ -35,6 +44,7 @@ pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> Serve
             .filter(|mode| *mode == "cache")
             .or_else(|| info.text("maxmemory_policy"))
             .map(str::to_owned),
+        persistence: persistence(settings),
         cluster_enabled: info.flag("cluster_enabled") || info.text("redis_mode") == Some("cluster"),
         loading: info.flag("loading"),
         run_id,
@@ -83,11 +93,17 @@ fn version(info: &Info) -> String {
     written.trim_start_matches("df-").trim_start_matches('v').to_owned()
 }
 
-fn threads(info: &Info, engine: Option<Engine>, io_threads: Option<i32>) -> Option<i32> {
+fn persistence(settings: &Settings) -> Settings {
+    let appends = settings.get("appendonly").is_some_and(|value| value == "yes");
+    let names = PERSISTENCE.iter().chain(APPEND_ONLY.iter().filter(|_| appends));
+    names.filter_map(|name| Some(((*name).to_owned(), settings.get(*name)?.clone()))).collect()
+}
+
+fn threads(info: &Info, engine: Option<Engine>, settings: &Settings) -> Option<i32> {
     match engine? {
         Engine::Dragonfly => info.number("thread_count"),
         Engine::KeyDB => info.number("server_threads"),
-        Engine::Redis | Engine::Valkey => io_threads,
+        Engine::Redis | Engine::Valkey => settings.get("io-threads")?.parse().ok(),
         Engine::Garnet | Engine::Custom => None,
     }
 }
@@ -96,11 +112,15 @@ fn threads(info: &Info, engine: Option<Engine>, io_threads: Option<i32>) -> Opti
 mod tests {
     use super::*;
 
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
     const DRAGONFLY: &str = include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt");
 
     #[test]
     fn dragonfly_reports_its_own_version_and_threads() {
-        let truth = read_truth(&Info::parse(DRAGONFLY), "7@1".into(), Some(9));
+        let truth = read_truth(&Info::parse(DRAGONFLY), "7@1".into(), &settings(&[("io-threads", "9")]));
         assert_eq!(truth.engine, Some(Engine::Dragonfly));
         assert_eq!((truth.version.as_str(), truth.threads), ("1.40.1", Some(2)));
         assert_eq!(truth.io_interface.as_deref(), Some("iouring"));
@@ -110,7 +130,7 @@ mod tests {
         assert_eq!(truth.used_memory_bytes, 1_002_864);
         assert!(!truth.cluster_enabled && !truth.loading);
         let cache = DRAGONFLY.replace("cache_mode:store", "cache_mode:cache");
-        let policy = read_truth(&Info::parse(&cache), "7@1".into(), Some(9)).max_memory_policy;
+        let policy = read_truth(&Info::parse(&cache), "7@1".into(), &Settings::new()).max_memory_policy;
         assert_eq!(policy.as_deref(), Some("cache"), "it is what a Datastore declares");
     }
 
@@ -164,7 +184,7 @@ mod tests {
             ("redis_version:6.3.4\nserver_threads:3", Engine::KeyDB, "6.3.4", Some(3)),
             ("redis_version:7.4.3\ngarnet_version:1.0.60", Engine::Garnet, "1.0.60", None),
         ] {
-            let truth = read_truth(&Info::parse(text), String::new(), Some(6));
+            let truth = read_truth(&Info::parse(text), String::new(), &settings(&[("io-threads", "6")]));
             assert_eq!(
                 (truth.engine, truth.version.as_str(), truth.threads),
                 (Some(engine), version, threads)
@@ -174,12 +194,37 @@ mod tests {
 
     #[test]
     fn an_unknown_engine_stays_unnamed() {
-        assert_eq!(read_truth(&Info::parse("hello:world"), String::new(), None).engine, None);
+        assert_eq!(read_truth(&Info::parse("hello:world"), String::new(), &Settings::new()).engine, None);
     }
 
     #[test]
     fn cluster_mode_is_seen_in_either_field() {
-        assert!(read_truth(&Info::parse("cluster_enabled:1"), String::new(), None).cluster_enabled);
-        assert!(read_truth(&Info::parse("redis_mode:cluster"), String::new(), None).cluster_enabled);
+        for text in ["cluster_enabled:1", "redis_mode:cluster"] {
+            let truth = read_truth(&Info::parse(text), String::new(), &Settings::new());
+            assert!(truth.cluster_enabled, "{text}");
+        }
+    }
+
+    #[test]
+    fn persistence_is_what_the_settings_say_that_have_an_effect() {
+        let read = |pairs: &[(&str, &str)]| {
+            read_truth(&Info::default(), String::new(), &settings(pairs)).persistence
+        };
+        let redis = [("appendonly", "yes"), ("appendfsync", "always"), ("save", "300 1")];
+        assert_eq!(read(&[redis[0], redis[1], redis[2], ("maxmemory", "5")]), settings(&redis));
+        let dragonfly = [("snapshot_cron", "*/5 * * * *")];
+        assert_eq!(read(&dragonfly), settings(&dragonfly));
+        let garnet = [("appendonly", "yes"), ("aof-commit-freq", "0"), ("aof-commit-wait", "yes")];
+        assert_eq!(read(&garnet), settings(&garnet));
+        assert_eq!(
+            read(&[
+                ("appendonly", "no"),
+                ("appendfsync", "everysec"),
+                ("aof-commit-freq", "0"),
+                ("save", "")
+            ]),
+            settings(&[("appendonly", "no"), ("save", "")]),
+            "without a file its settings mean nothing"
+        );
     }
 }

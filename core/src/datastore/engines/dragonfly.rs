@@ -44,10 +44,14 @@ impl EngineRules for Dragonfly {
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
         let (port, threads, memory) = (spec.port, spec.threads, self.max_memory(spec));
-        // An empty file name means no snapshot, not even at shutdown. Without version_check Dragonfly
-        // would query the vendor's server for new versions.
+        let settings = self.persistence(spec).into_iter().filter(|(_, value)| !value.is_empty());
+        let snapshots: Vec<String> = settings.map(|(name, value)| format!("--{name}={value}")).collect();
+        // An empty file name means no snapshot, not even at shutdown; with the default one each snapshot
+        // would be another file. Without version_check Dragonfly would query the vendor's server for new
+        // versions.
+        let file = if snapshots.is_empty() { "" } else { "dump" };
         let always = format!(
-            "dragonfly --logtostderr --port={port} --proactor_threads={threads} --maxmemory={memory} --dbfilename= --version_check=false"
+            "dragonfly --logtostderr --port={port} --proactor_threads={threads} --maxmemory={memory} --dbfilename={file} --version_check=false"
         );
         let [certificate, key, authority] = ["tls.crt", "tls.key", "ca.crt"].map(certificate_file);
         let encrypted = format!("--tls --tls_cert_file={certificate} --tls_key_file={key}");
@@ -66,7 +70,8 @@ impl EngineRules for Dragonfly {
             (declared.lock_on_hashtags, "--lock_on_hashtags"),
             (declared.allow_undeclared_keys, "--default_lua_flags=allow-undeclared-keys"),
         ];
-        flags.into_iter().filter(|(on, _)| *on).flat_map(|(_, flags)| words(flags)).collect()
+        let flags = flags.into_iter().filter(|(on, _)| *on).flat_map(|(_, flags)| words(flags));
+        flags.chain(snapshots).collect()
     }
 
     fn password_variable(&self) -> Option<&'static str> {
@@ -77,8 +82,15 @@ impl EngineRules for Dragonfly {
         2 * MINIMUM_PER_THREAD * threads
     }
 
-    fn memory_overhead(&self, threads: u64) -> u64 {
-        (128 + 16 * threads) * MIB
+    fn memory_overhead(&self, spec: &DatastoreSpec) -> u64 {
+        (128 + 16 * threads(spec)) * MIB
+    }
+
+    /// Snapshots at the minutes of each hour that the interval divides.
+    fn persistence(&self, spec: &DatastoreSpec) -> Vec<(&'static str, String)> {
+        let interval = spec.persistence().snapshot_interval;
+        let cron = interval.map(|interval| format!("*/{} * * * *", interval.duration().as_secs() / 60));
+        vec![("snapshot_cron", cron.unwrap_or_default())]
     }
 
     fn refuse(&self, spec: &DatastoreSpec) -> Option<String> {

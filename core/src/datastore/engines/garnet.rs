@@ -1,10 +1,16 @@
 //! Garnet. Its threads are a .NET thread pool, which it does not report: the
 //! declared number cannot be verified, and the status says so.
 
-use super::rules::{EngineRules, MIB, of_line, password_argument, words};
-use dragstrip_crds::DatastoreSpec;
+use super::rules::{EngineRules, MIB, of_line, password_argument, threads, words};
+use dragstrip_crds::{DatastoreSpec, datastore::Fsync};
 
 pub(super) struct Garnet;
+
+/// Milliseconds between commits of the append-only file, 0 for one with each write, and whether a write
+/// waits for its commit.
+fn commits(spec: &DatastoreSpec) -> (u32, bool) {
+    if spec.persistence().fsync == Some(Fsync::Always) { (0, true) } else { (1000, false) }
+}
 
 impl EngineRules for Garnet {
     fn default_image(&self, version: Option<&str>) -> String {
@@ -19,6 +25,11 @@ impl EngineRules for Garnet {
         let mut command = words(&format!(
             "/app/GarnetServer --port {port} --memory {memory} --index 128m --minthreads {threads} --maxthreads {threads} --protected-mode no --metrics-sampling-freq 1"
         ));
+        if spec.persistence().append_only {
+            let (milliseconds, waits) = commits(spec);
+            let wait = if waits { "--aof-commit-wait" } else { "" };
+            command.extend(words(&format!("--aof --recover --aof-commit-freq {milliseconds} {wait}")));
+        }
         if spec.auth_secret_ref.is_some() {
             command.extend(words(&format!("--auth Password --password {}", password_argument())));
         }
@@ -35,9 +46,20 @@ impl EngineRules for Garnet {
         1654
     }
 
-    fn memory_overhead(&self, threads: u64) -> u64 {
-        // Index of 128 MiB and the .NET runtime's own heap.
-        (512 + 16 * threads) * MIB
+    fn memory_overhead(&self, spec: &DatastoreSpec) -> u64 {
+        // Index of 128 MiB and the .NET runtime's own heap; the append-only file has a buffer of 128 MiB.
+        let buffer = if spec.persistence().append_only { 128 } else { 0 };
+        (512 + buffer + 16 * threads(spec)) * MIB
+    }
+
+    fn persistence(&self, spec: &DatastoreSpec) -> Vec<(&'static str, String)> {
+        let (milliseconds, waits) = commits(spec);
+        let word = |set: bool| if set { "yes" } else { "no" };
+        vec![
+            ("appendonly", word(spec.persistence().append_only).to_owned()),
+            ("aof-commit-freq", milliseconds.to_string()),
+            ("aof-commit-wait", word(waits).to_owned()),
+        ]
     }
 
     fn notes(&self, _spec: &DatastoreSpec) -> Vec<String> {

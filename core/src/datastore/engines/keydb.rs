@@ -22,12 +22,7 @@ impl EngineRules for KeyDb {
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        redis_family(
-            "keydb-server",
-            &format!("--server-threads {}", spec.threads),
-            spec,
-            self.max_memory(spec),
-        )
+        redis_family("keydb-server", &format!("--server-threads {}", spec.threads), spec, self)
     }
 
     fn notes(&self, _spec: &DatastoreSpec) -> Vec<String> {

@@ -21,7 +21,7 @@ impl EngineRules for Redis {
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
         let reads = if spec.threads > 1 { "--io-threads-do-reads yes" } else { "" };
         let flags = format!("--io-threads {} {reads}", spec.threads);
-        redis_family("redis-server", &flags, spec, self.max_memory(spec))
+        redis_family("redis-server", &flags, spec, self)
     }
 
     fn refuse(&self, spec: &DatastoreSpec) -> Option<String> {

@@ -1,6 +1,6 @@
 //! What Redis and its descendants Valkey and KeyDB have in common: their arguments. Pure.
 
-use super::rules::{POD_IP_VARIABLE, certificate_file, password_argument, words};
+use super::rules::{EngineRules, POD_IP_VARIABLE, certificate_file, password_argument, words};
 use dragstrip_crds::DatastoreSpec;
 
 /// Which port the server opens: with TLS, no plain one beside it.
@@ -16,12 +16,13 @@ fn ports(spec: &DatastoreSpec) -> Vec<String> {
 
 /// Cluster mode. The kubelet substitutes the pod's address, under which the others
 /// find a shard whatever name they first used. Shards never become each other's
-/// replicas: a shard that lost its slots is to be repaired, not demoted.
+/// replicas: a shard that lost its slots is to be repaired, not demoted. Servers of one pod share its
+/// volume: with a file of the same name they would load each other's data.
 fn cluster_mode(spec: &DatastoreSpec) -> Vec<String> {
+    let port = spec.port;
     let tls = if spec.tls.is_some() { "--tls-cluster yes" } else { "" };
     words(&format!(
-        "--cluster-enabled yes --cluster-config-file /data/nodes-{}.conf --cluster-node-timeout 5000 --cluster-require-full-coverage yes --cluster-allow-replica-migration no --cluster-announce-ip $({POD_IP_VARIABLE}) {tls}",
-        spec.port
+        "--cluster-enabled yes --cluster-config-file /data/nodes-{port}.conf --dbfilename dump-{port}.rdb --appenddirname appendonly-{port} --cluster-node-timeout 5000 --cluster-require-full-coverage yes --cluster-allow-replica-migration no --cluster-announce-ip $({POD_IP_VARIABLE}) {tls}"
     ))
 }
 
@@ -33,15 +34,18 @@ pub(super) fn redis_family(
     program: &str,
     threads_flags: &str,
     spec: &DatastoreSpec,
-    max_memory: u64,
+    rules: &dyn EngineRules,
 ) -> Vec<String> {
     let mut command = vec![program.to_owned()];
     command.extend(ports(spec));
-    // An empty list of save points means no snapshot.
-    command.extend(["--save".to_owned(), String::new()]);
-    let policy = spec.eviction_policy();
+    for (name, value) in rules.persistence(spec) {
+        command.push(format!("--{name}"));
+        // A snapshot's two numbers are two arguments; an empty one means no snapshot.
+        command.extend(value.split(' ').map(str::to_owned));
+    }
+    let (policy, max_memory) = (spec.eviction_policy(), rules.max_memory(spec));
     command.extend(words(&format!(
-        "--appendonly no {threads_flags} --maxmemory {max_memory} --maxmemory-policy {policy} --protected-mode no --tcp-backlog 4096"
+        "{threads_flags} --maxmemory {max_memory} --maxmemory-policy {policy} --protected-mode no --tcp-backlog 4096"
     )));
     if spec.cluster.is_some() {
         command.extend(cluster_mode(spec));
@@ -65,8 +69,18 @@ pub(super) fn redis_family(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::redis::Redis, *};
     use serde_json::json;
+
+    #[test]
+    fn servers_that_share_a_volume_have_files_of_their_own() {
+        let spec = json!({"engine": "Redis", "threads": 1, "port": 7001, "cluster": {"shards": 3}});
+        let command =
+            redis_family("redis-server", "", &serde_json::from_value(spec).unwrap(), &Redis).join(" ");
+        for file in ["nodes-7001.conf", "--dbfilename dump-7001.rdb", "--appenddirname appendonly-7001"] {
+            assert!(command.contains(file), "{file}: {command}");
+        }
+    }
 
     #[test]
     fn replicas_of_shards_never_take_over_and_know_the_password() {
@@ -74,7 +88,7 @@ mod tests {
             let cluster = json!({"shards": 3, "replicas": replicas});
             let spec =
                 json!({"engine": "Redis", "threads": 1, "cluster": cluster, "authSecretRef": {"name": "s"}});
-            redis_family("redis-server", "", &serde_json::from_value(spec).unwrap(), 1).join(" ")
+            redis_family("redis-server", "", &serde_json::from_value(spec).unwrap(), &Redis).join(" ")
         };
         let (without, with) = (command(0), command(1));
         for option in ["--cluster-replica-no-failover yes", "--masterauth $(", "--repl-diskless-sync-delay 0"]

@@ -1,6 +1,11 @@
 //! What the operator must know about an engine, and what several engines need to say it. Pure.
 
-use dragstrip_crds::{DatastoreSpec, observed::ServerTruth, units::Memory};
+use dragstrip_crds::{
+    DatastoreSpec,
+    datastore::{Fsync, PersistenceSpec},
+    observed::ServerTruth,
+    units::Memory,
+};
 use dragstrip_results::protocol::{PASSWORD_VARIABLE, SERVER_CERTIFICATE_DIRECTORY};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
@@ -13,8 +18,8 @@ pub trait EngineRules: Sync {
     /// The image if the manifest names none; `version` becomes the tag.
     fn default_image(&self, version: Option<&str>) -> String;
 
-    /// Program and arguments of the server, persistence off. A password is
-    /// referred to as `$(DRAGSTRIP_PASSWORD)` or left to [`EngineRules::password_variable`].
+    /// Program and arguments of the server. A password is referred to as `$(DRAGSTRIP_PASSWORD)` or
+    /// left to [`EngineRules::password_variable`].
     fn command(&self, spec: &DatastoreSpec) -> Vec<String>;
 
     /// Environment variable from which the server reads its password; `None` if only arguments work.
@@ -42,9 +47,28 @@ pub trait EngineRules: Sync {
         spec.max_memory.as_ref().map_or_else(|| self.default_max_memory(threads(spec)), Memory::bytes)
     }
 
-    /// Memory the container needs beside the data, in bytes.
-    fn memory_overhead(&self, threads: u64) -> u64 {
-        (64 + 8 * threads) * MIB
+    /// Memory the container needs beside the data, in bytes. While a forked process writes the data to
+    /// disk, the server copies every page that it changes.
+    fn memory_overhead(&self, spec: &DatastoreSpec) -> u64 {
+        let writes = spec.persistence() != PersistenceSpec::default();
+        (64 + 8 * threads(spec)) * MIB + if writes { self.max_memory(spec) } else { 0 }
+    }
+
+    /// Settings of persistence by their names in CONFIG GET, with an empty text for none: here those of
+    /// Redis and its descendants, which are its arguments too.
+    fn persistence(&self, spec: &DatastoreSpec) -> Vec<(&'static str, String)> {
+        let declared = spec.persistence();
+        let changes = declared.snapshot_changes.unwrap_or(1);
+        let save = declared.snapshot_interval.map(|it| format!("{} {changes}", it.duration().as_secs()));
+        let append_only = if declared.append_only { "yes" } else { "no" };
+        let fsync = match declared.fsync.unwrap_or_default() {
+            Fsync::Always => "always",
+            Fsync::EverySecond => "everysec",
+            Fsync::Never => "no",
+        };
+        let mut settings = vec![("save", save.unwrap_or_default()), ("appendonly", append_only.to_owned())];
+        settings.extend(declared.append_only.then(|| ("appendfsync", fsync.to_owned())));
+        settings
     }
 
     /// What is wrong with the declaration, naming the field and the remedy.

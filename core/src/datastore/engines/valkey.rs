@@ -11,6 +11,6 @@ impl EngineRules for Valkey {
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        redis_family("valkey-server", &format!("--io-threads {}", spec.threads), spec, self.max_memory(spec))
+        redis_family("valkey-server", &format!("--io-threads {}", spec.threads), spec, self)
     }
 }

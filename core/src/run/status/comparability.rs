@@ -64,6 +64,9 @@ fn server(facts: &mut Facts, run: &ValidatedRun, results: &Results, target: &Tar
         facts.add("server.ioInterface", seen.io_interface.as_ref());
         facts.add("server.maxMemoryBytes", seen.max_memory_bytes);
         facts.add("server.maxMemoryPolicy", seen.max_memory_policy.as_ref());
+        for (name, value) in &seen.persistence {
+            facts.add("server.persistence", Some(format!("{name} {value:?}")));
+        }
     }
     facts.add("server.servers", target.servers);
     facts.add("server.address", run.spec.target.external().map(|external| &external.address));
@@ -151,6 +154,7 @@ mod tests {
         fixtures::{pod_result, run, truth},
         run::{merge::merge, validate::validate},
     };
+    use dragstrip_crds::observed::ServerTruth;
 
     /// The record of a run named `name` whose server ran `image` on a machine of `kind`.
     fn record(name: &str, image: &str, kind: &str, rate: u64) -> ComparabilityStatus {
@@ -185,6 +189,21 @@ mod tests {
         for expected in ["server.version", "client.tools", "machine.server.instanceType", "workload.read"] {
             assert!(names.contains(&expected), "{expected} is not among {names:?}");
         }
+    }
+
+    #[test]
+    fn what_a_server_writes_to_disk_is_one_fact() {
+        let shown = |settings: [(&str, &str); 2]| {
+            let persistence = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            let seen = ServerTruth { persistence, ..truth() };
+            let target = TargetStatus { observed: Some(seen), ..TargetStatus::default() };
+            let mut facts = Facts::default();
+            server(&mut facts, &validate(&run(&["read"], 1)).unwrap(), &Results::new(), &target);
+            facts.reported().into_iter().find(|fact| fact.name == "server.persistence").unwrap().value
+        };
+        // It is there if nothing is written, too: reports compare only facts that both sides have.
+        assert_eq!(shown([("appendonly", "no"), ("save", "")]), r#"appendonly "no", save """#);
+        assert_eq!(shown([("appendonly", "no"), ("save", "300 1")]), r#"appendonly "no", save "300 1""#);
     }
 
     #[test]

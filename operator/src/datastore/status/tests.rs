@@ -15,7 +15,7 @@ use k8s_openapi::api::{
     core::v1::{Event, Node, Pod},
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 fn valid(more: Value) -> ValidatedDatastore {
     let mut spec = json!({"engine": "Redis", "threads": 1, "port": 7000});
@@ -51,6 +51,7 @@ fn truth(run_id: &str, role: &str) -> ServerTruth {
         io_interface: Some("epoll".into()),
         max_memory_bytes: Some(1 << 30),
         max_memory_policy: Some("noeviction".into()),
+        persistence: BTreeMap::new(),
         cluster_enabled: false,
         loading: false,
         run_id: run_id.into(),
