@@ -156,18 +156,25 @@ fn default_key() -> String {
     "published.csv".to_owned()
 }
 
-/// What to compare the suite with: exactly one of the four.
+/// What to compare the suite with: at least one of these. The first that is set, in this sequence, is
+/// that of thresholds and the status.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("[has(self.variant), has(self.suite), has(self.previous) && self.previous, has(self.published)].filter(x, x).size() == 1")
-        .message("baseline needs exactly one of variant, suite, previous and published"),
+    validation = Rule::new("[has(self.variant), has(self.above) && self.above, has(self.suite), has(self.previous) && self.previous, has(self.published)].exists(x, x)")
+        .message("baseline needs at least one of variant, above, suite, previous and published"),
+    validation = Rule::new("!has(self.suite) || !has(self.previous) || !self.previous")
+        .message("baseline.previous is the suite of an earlier round: leave baseline.suite out"),
 )]
 pub struct Baseline {
     /// A variant of this suite, at the same values.
     #[schemars(length(min = 1, max = 40))]
     pub variant: Option<String>,
+    /// For each variant the one declared above it, at the same values: what each step of a list of
+    /// improvements gained. Defaults to false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub above: bool,
     /// An earlier suite in the same namespace in phase Succeeded, at the same variant and values.
     #[schemars(length(min = 1, max = 253))]
     pub suite: Option<String>,
@@ -271,7 +278,10 @@ pub struct BenchmarkSuiteSpec {
     #[serde(default = "int::<1000>")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_runs: i32,
-    /// What to compare the results with, such as `{variant: redis-8}`. Nothing if omitted.
+    /// What to compare the results with, such as `{variant: redis-8}`; of several, such as
+    /// `{variant: redis-8, published: {configMap: theirs}}`, the report has a ratio to each, and relative
+    /// thresholds and the status are about the first of variant, above, suite, previous and published.
+    /// Nothing if omitted.
     pub baseline: Option<Baseline>,
     /// Limits of the figures. The suite passes only within all of them. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -181,7 +181,7 @@ pub struct Threshold {
     /// The most that passes, such as "1.5".
     pub maximum: Option<Decimal>,
     /// What minimum and maximum limit: Nothing (the figure itself) or Baseline (its ratio to the
-    /// baseline of a BenchmarkSuite). Defaults to Nothing.
+    /// baseline of a BenchmarkSuite, of several to the first). Defaults to Nothing.
     #[serde(default)]
     pub relative_to: RelativeTo,
     /// Fail only if the difference is significant: the complete 95 % confidence interval of the ratio

@@ -50,7 +50,7 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
     };
     document.notes = notes(&document, repeated);
     compare::mark_outliers(&mut document.rows);
-    if let Some(baseline) = &input.baseline {
+    for baseline in &input.baselines {
         let rules = document.rules.clone();
         compare::compare(&mut document, entries, baseline, &rules);
     }

@@ -20,7 +20,7 @@ pub use power::starts_needed;
 pub(crate) use verdict::judge;
 
 use crate::{
-    document::{BaselineHead, Cell, Comparison, Document, Row},
+    document::{BaselineHead, Cell, Comparison, Document, OtherComparison, Row},
     figures,
     input::{BaselineInput, Entries},
     rules::Rules,
@@ -34,11 +34,12 @@ const WELCH: &str = "Ratios and differences of means have 95 % confidence interv
 const BLOCKS: &str = "Ratios and differences of means have 95 % confidence intervals from the t test of the differences within each repetition of all combinations, so that a drift of the machine cancels out.";
 const PUBLISHED: &str = "Published figures count as exact: a ratio has the 95 % confidence interval of the mean measured here (Student's t). A figure is Better or Worse only if the published one is also outside the range that one more measurement here could give.";
 
-/// Compare the rows of `document` with `baseline`, and add that to the document.
+/// Compare the rows of `document` with `baseline`, and add that to the document, after other baselines.
 pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &BaselineInput, rules: &Rules) {
     document.rules.clone_from(rules);
     // Only combinations of the same suite share blocks.
-    let in_blocks = rules.in_blocks && matches!(baseline, BaselineInput::Variant(_));
+    let in_suite = matches!(baseline, BaselineInput::Variant(_) | BaselineInput::Above);
+    let in_blocks = rules.in_blocks && in_suite;
     let rules = &Rules { in_blocks, ..rules.clone() };
     let baseline = Baseline::of(document, baseline);
     let (differences, refusals) = conditions::check(document, entries, &baseline, rules.anyway);
@@ -62,23 +63,38 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     let families = families.into_iter().map(|(_, rows)| rows.into_iter().map(|(_, (_, it))| it).collect());
     let family = chance::judge_together(families);
     let seen = power::notes(document, &baseline, &index);
-    for (row, outcome) in document.rows.iter_mut().zip(outcomes) {
-        (row.comparison, row.uncompared) = outcome;
-    }
     let method = match (&baseline.table, in_blocks) {
         (Some(_), _) => PUBLISHED,
         (None, true) => BLOCKS,
         (None, false) => WELCH,
     };
     let table_notes = baseline.table.map(|table| table.notes(document)).unwrap_or_default();
-    document.baseline = Some(BaselineHead {
+    let head = BaselineHead {
         name: baseline.name.clone(),
         kind: baseline.kind.clone(),
         differences,
         method: method.to_owned(),
         notes: table_notes.into_iter().chain(family.note()).chain(seen).collect(),
         compared: family.compared,
+    };
+    add(document, head, outcomes);
+}
+
+/// Adds the `outcomes` of a comparison: the first one is that of thresholds and the summary.
+fn add(document: &mut Document, mut head: BaselineHead, outcomes: Vec<Outcome>) {
+    let rows = document.rows.iter_mut().zip(outcomes);
+    if document.baseline.is_none() {
+        rows.for_each(|(row, outcome)| (row.comparison, row.uncompared) = outcome);
+        document.baseline = Some(head);
+        return;
+    }
+    rows.for_each(|(row, (comparison, uncompared))| {
+        row.other_comparisons.push(OtherComparison { comparison, uncompared });
     });
+    for note in &mut head.notes {
+        *note = format!("compared with {}: {note}", head.name);
+    }
+    document.other_baselines.push(head);
 }
 
 /// The comparison of two rows of `document`, in its blocks if it has any; the error is why they are not

@@ -34,9 +34,12 @@ pub struct Document {
     pub headlines: BTreeMap<String, String>,
     /// Every figure, ordered by combination, phase, operation and metric.
     pub rows: Vec<Row>,
-    /// The baseline of the comparison.
+    /// The baseline of the comparison; of several, the first, which thresholds and the summary are about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineHead>,
+    /// The other baselines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_baselines: Vec<BaselineHead>,
     /// The outcome of each threshold.
     pub thresholds: Vec<ThresholdStatus>,
     /// Every run: how it ended, under which conditions, and the data of its charts.
@@ -49,9 +52,26 @@ pub struct Document {
 }
 
 impl Document {
-    /// All warnings to the reader, those about the comparison included.
+    /// All baselines, the first one first.
+    pub fn baselines(&self) -> impl Iterator<Item = &BaselineHead> {
+        self.baseline.iter().chain(&self.other_baselines)
+    }
+
+    /// Each baseline with the comparison of `row`, or the reason why there is none.
+    pub fn compared<'a>(
+        &'a self,
+        row: &'a Row,
+    ) -> impl Iterator<Item = (&'a BaselineHead, Option<&'a Comparison>, Option<&'a str>)> {
+        let first = (row.comparison.as_ref(), row.uncompared.as_deref());
+        let others = row.other_comparisons.iter();
+        let others = others.map(|other| (other.comparison.as_ref(), other.uncompared.as_deref()));
+        let all = std::iter::once(first).chain(others).chain(std::iter::repeat((None, None)));
+        self.baselines().zip(all).map(|(baseline, (comparison, why))| (baseline, comparison, why))
+    }
+
+    /// All warnings to the reader, those about the comparisons included.
     pub fn all_notes(&self) -> impl Iterator<Item = &String> {
-        self.notes.iter().chain(self.baseline.iter().flat_map(|baseline| &baseline.notes))
+        self.notes.iter().chain(self.baselines().flat_map(|baseline| &baseline.notes))
     }
 
     /// The name of `run`, and which one of a suite it is.
@@ -136,6 +156,9 @@ pub struct Row {
     /// Why the row is not compared although the report has a baseline; omitted in rows of the
     /// baseline itself.
     pub uncompared: Option<String>,
+    /// The comparison with each of [`Document::other_baselines`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_comparisons: Vec<OtherComparison>,
 }
 
 impl Row {
@@ -205,13 +228,24 @@ pub struct Comparison {
     pub reason: String,
 }
 
-/// The baseline of a report.
+/// The comparison of a figure with another baseline than the first.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherComparison {
+    /// The comparison.
+    pub comparison: Option<Comparison>,
+    /// Why there is none; omitted if the figure is the baseline's own.
+    pub uncompared: Option<String>,
+}
+
+/// A baseline of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BaselineHead {
     /// Its name.
     pub name: String,
-    /// Its source: "variant", "suite", "run" or "published".
+    /// Its source: "variant", "above" (the variant above each), "suite", "run" or "published".
     pub kind: String,
     /// Conditions that differ between the baseline and the other combinations.
     pub differences: Vec<Difference>,

@@ -7,7 +7,7 @@ use crate::{
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite,
-    suite::{Order, Variant},
+    suite::{Baseline, Order, Variant},
     thresholds::Threshold,
 };
 use dragstrip_results::result::RepetitionResult;
@@ -22,7 +22,8 @@ pub struct Input {
     pub variants: Vec<VariantHead>,
     pub axes: Vec<AxisHead>,
     pub entries: Vec<Entry>,
-    pub baseline: Option<BaselineInput>,
+    /// Relative thresholds and the summary are about the first.
+    pub baselines: Vec<BaselineInput>,
     pub thresholds: Vec<Threshold>,
     pub rules: Rules,
 }
@@ -91,6 +92,8 @@ impl Entries for Vec<Entry> {
 pub enum BaselineInput {
     /// This variant: each combination is compared with the one that has the same values.
     Variant(String),
+    /// For each variant the one above it, at the same values.
+    Above,
     /// The run with this label.
     Run(String),
     /// The report of an earlier suite or run: each combination is compared with itself there.
@@ -104,6 +107,15 @@ pub enum BaselineInput {
         name: String,
         table: published::Table,
     },
+}
+
+impl BaselineInput {
+    /// The baselines of `declared` that the suite measures itself.
+    pub fn within(declared: Option<&Baseline>) -> Vec<Self> {
+        let variant = declared.and_then(|baseline| baseline.variant.clone()).map(Self::Variant);
+        let above = declared.filter(|baseline| baseline.above).map(|_| Self::Above);
+        variant.into_iter().chain(above).collect()
+    }
 }
 
 #[cfg(test)]

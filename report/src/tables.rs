@@ -9,7 +9,7 @@ mod pivot;
 mod saturation;
 
 pub use all::all_figures;
-pub use cells::{has_ratio, sign, word};
+pub use cells::{has_ratio, ratio_heading, sign, word};
 pub use facts::conditions;
 pub use grid::{Column, Grid, Item, Kind, Piece, identity_columns};
 pub use listing::{Style, listings};

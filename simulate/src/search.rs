@@ -201,7 +201,14 @@ fn followed_rate(service: Service, random: &mut SmallRng) -> (Option<Found>, f64
 }
 
 fn point(value: u64, operations_per_second: f64, p99: Option<f64>, followed: bool) -> SearchPoint {
-    SearchPoint { value, share: None, operations_per_second, p99_milliseconds: p99, followed }
+    SearchPoint {
+        value,
+        share: None,
+        operations_per_second,
+        p99_milliseconds: p99,
+        server_cpus: None,
+        followed,
+    }
 }
 
 /// Throughput of a closed loop by connections, from one, with this round trip as a multiple of the

@@ -98,12 +98,12 @@ fn compared(there: Source, here: Source, (name, other): (&str, &str), rules: &Ru
         (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {
             let (there, here) = labelled((*there, name), (*here, other));
             let title = format!("{} and {}", there.title, here.title);
-            let baseline = Some(BaselineInput::Run(there.title));
+            let baselines = vec![BaselineInput::Run(there.title)];
             let entries = there.entries.into_iter().chain(here.entries).collect();
-            Ok(build(Input { title, entries, baseline, rules: rules.clone(), ..Input::default() }))
+            Ok(build(Input { title, entries, baselines, rules: rules.clone(), ..Input::default() }))
         }
         (Source::Published(text), Source::Measured(mut here)) => {
-            here.baseline = Some(gather::published(&here, name, &text)?);
+            here.baselines = vec![gather::published(&here, name, &text)?];
             here.rules = with(here.rules, rules);
             Ok(build(*here))
         }
@@ -135,17 +135,17 @@ fn compared(there: Source, here: Source, (name, other): (&str, &str), rules: &Ru
 /// The report of `source` without its own baseline.
 pub fn made(source: Source) -> Document {
     match source {
-        Source::Measured(input) => build(Input { baseline: None, thresholds: Vec::new(), ..*input }),
+        Source::Measured(input) => build(Input { baselines: Vec::new(), thresholds: Vec::new(), ..*input }),
         Source::Made(document) => uncompared(*document),
         Source::Published(_) => Document::default(),
     }
 }
 
 fn uncompared(mut document: Document) -> Document {
-    document.baseline = None;
+    (document.baseline, document.other_baselines) = (None, Vec::new());
     document.thresholds.clear();
     for row in &mut document.rows {
-        (row.comparison, row.uncompared) = (None, None);
+        (row.comparison, row.uncompared, row.other_comparisons) = (None, None, Vec::new());
     }
     document
 }

@@ -80,18 +80,22 @@ pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput,
     Ok(BaselineInput::Published { name: name.to_owned(), table })
 }
 
-async fn baseline(cluster: &Cluster, input: &Input, declared: &Baseline) -> Outcome<Option<BaselineInput>> {
-    if let Some(variant) = &declared.variant {
-        return Ok(Some(BaselineInput::Variant(variant.clone())));
+async fn baselines(
+    cluster: &Cluster,
+    input: &Input,
+    declared: &Baseline,
+) -> Outcome<Vec<BaselineInput>> {
+    let mut all = BaselineInput::within(Some(declared));
+    if let Some(name) = &declared.suite {
+        let suite: BenchmarkSuite = cluster.get("suite", name).await?;
+        let earlier = build(Box::pin(runs_of_suite(cluster, &suite)).await?);
+        all.push(BaselineInput::Report { kind: "suite".to_owned(), document: Box::new(earlier) });
     }
     if let Some(table) = &declared.published {
         let text = published_text(cluster, &table.config_map, &table.key).await?;
-        return Ok(Some(published(input, &table.config_map, &text)?));
+        all.push(published(input, &table.config_map, &text)?);
     }
-    let Some(name) = &declared.suite else { return Ok(None) };
-    let suite: BenchmarkSuite = cluster.get("suite", name).await?;
-    let earlier = Box::pin(runs_of_suite(cluster, &suite)).await?;
-    Ok(Some(BaselineInput::Report { kind: "suite".to_owned(), document: Box::new(build(earlier)) }))
+    Ok(all)
 }
 
 /// The runs of `suite` that exist, each with its combination.
@@ -110,7 +114,7 @@ async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Inp
 pub async fn suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Outcome<Input> {
     let mut input = Box::pin(runs_of_suite(cluster, suite)).await?;
     if let Some(declared) = &suite.spec.baseline {
-        input.baseline = Box::pin(baseline(cluster, &input, declared)).await?;
+        input.baselines = Box::pin(baselines(cluster, &input, declared)).await?;
     }
     Ok(input)
 }

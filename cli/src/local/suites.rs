@@ -9,10 +9,7 @@ use super::{
 };
 use crate::output::{errors::Outcome, screen::Screen};
 use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
-use dragstrip_crds::{
-    BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore,
-    suite::{Baseline, OnRunFailure},
-};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, suite::OnRunFailure};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build, csv, document::Document, html, json, junit, markdown, text,
 };
@@ -49,16 +46,14 @@ pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Setting
     Ok(Planned { suite: suite.clone(), expanded })
 }
 
-fn baseline(declared: Option<&Baseline>) -> Option<BaselineInput> {
-    declared.and_then(|baseline| baseline.variant.clone()).map(BaselineInput::Variant)
-}
-
 /// Notes about fields of `spec` that a local suite ignores.
 fn ignored(spec: &BenchmarkSuiteSpec) -> Vec<&'static str> {
     let fields = [
         (
-            spec.baseline.is_some() && baseline(spec.baseline.as_ref()).is_none(),
-            "ignored: spec.baseline: a local suite compares variants only; use dragstrip compare for reports",
+            spec.baseline
+                .as_ref()
+                .is_some_and(|it| it.suite.is_some() || it.previous || it.published.is_some()),
+            "ignored: suite, previous and published of spec.baseline: a local suite compares its variants; use dragstrip compare for reports and published tables",
         ),
         (spec.schedule.is_some(), "ignored: spec.schedule: a local suite runs once, now"),
         (spec.suspend, "ignored: spec.suspend: a local suite runs now; Ctrl-C ends it"),
@@ -91,7 +86,7 @@ impl Planned {
             return Ok(raced.map(|()| false)?);
         }
         let passed = entries.len() == all && entries.iter().all(|entry| passed(&entry.run));
-        let document = self.document(entries, baseline(spec.baseline.as_ref()));
+        let document = self.document(entries);
         write(&directory, &document)?;
         screen.step(&format!("page: {}", directory.join(PAGE_FILE).display()));
         print_or_closed(&text::render(&document))?;
@@ -126,8 +121,9 @@ impl Planned {
         Ok(())
     }
 
-    fn document(&self, entries: Vec<Entry>, baseline: Option<BaselineInput>) -> Document {
-        build(Input { entries, baseline, ..Input::of_suite(&self.suite, self.expanded.axes.clone()) })
+    fn document(&self, entries: Vec<Entry>) -> Document {
+        let baselines = BaselineInput::within(self.suite.spec.baseline.as_ref());
+        build(Input { entries, baselines, ..Input::of_suite(&self.suite, self.expanded.axes.clone()) })
     }
 }
 
@@ -162,9 +158,8 @@ mod tests {
     fn what_only_a_cluster_can_do_is_ignored_with_a_note() {
         let variant = spec(&json!({"baseline": {"variant": "redis"}}));
         assert!(ignored(&variant).is_empty(), "a variant needs no cluster");
-        assert!(
-            matches!(baseline(variant.baseline.as_ref()), Some(BaselineInput::Variant(name)) if name == "redis")
-        );
+        let both = spec(&json!({"baseline": {"variant": "redis", "published": {"configMap": "theirs"}}}));
+        assert_eq!(ignored(&both).len(), 1, "the table is in a cluster");
         let all = json!({"baseline": {"suite": "last-week"}, "schedule": "0 3 * * *", "suspend": true});
         let notes = ignored(&spec(&all)).join("\n");
         for field in ["spec.baseline", "spec.schedule", "spec.suspend"] {

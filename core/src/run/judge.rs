@@ -44,12 +44,16 @@ pub fn cpu_sets(result: &RepetitionResult, whole_cpus: impl Fn(&str) -> Option<u
     clients.chain(servers).map(record).collect()
 }
 
+/// Gives `result` of `attempt` its verdict, and its point of a search the usage of the servers, which
+/// nobody knew when the clients' results were merged.
 pub fn judge(
     run: &ValidatedRun,
     attempt: &Attempt,
     datastore: Option<&DatastoreSpec>,
     result: &mut RepetitionResult,
 ) {
+    let server_cpus = result.server_cpus();
+    result.point.iter_mut().for_each(|point| point.server_cpus = server_cpus);
     let declared = requirements(run, datastore);
     let requirements = if attempt.confirms() { &[] } else { knee::requirements(result, &declared) };
     verdict::judge(result, &attempt.tool, requirements);
@@ -58,7 +62,10 @@ pub fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fixtures::run, run::validate::validate};
+    use crate::{
+        fixtures::{pod_result, run, searching},
+        run::{merge::merge, validate::validate},
+    };
     use serde_json::json;
 
     #[test]
@@ -74,5 +81,20 @@ mod tests {
         declared.spec.requirements =
             serde_json::from_value(json!([{"check": "ExclusiveCPUs", "level": "Ignore"}])).unwrap();
         assert_eq!(levels(&declared), [Level::Ignore], "people's own word counts");
+    }
+
+    #[test]
+    fn a_point_of_a_search_has_the_cpus_that_the_servers_used() {
+        let search = json!({"raise": "Connections", "to": 8, "until": {"serverCpus": "0.7"}});
+        let run = validate(&searching(search, 1)).unwrap();
+        let mut attempt = run.attempts.iter().find(|attempt| attempt.point.is_some()).unwrap().clone();
+        attempt.point.as_mut().unwrap().value = Some(1);
+        let mut result = merge(&attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+        assert_eq!(result.point.as_ref().unwrap().server_cpus, None, "the clients do not know it");
+        let usage =
+            json!({"seconds": 10.0, "cpuSeconds": 5.0, "throttledSeconds": 0.0, "throttledPeriods": 0});
+        result.servers = serde_json::from_value(json!([{"server": "redis-0", "usage": usage}])).unwrap();
+        judge(&run, &attempt, None, &mut result);
+        assert_eq!(result.point.unwrap().server_cpus, Some(0.5));
     }
 }

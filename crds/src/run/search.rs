@@ -50,13 +50,13 @@ impl Raise {
     }
 }
 
-/// How far a search goes: exactly one of the two.
+/// How far a search goes: exactly one of the three.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("has(self.p99) != has(self.gain)")
-        .message("until needs exactly one of p99 (the longest latency allowed) and gain (the least that doubling must add)"),
+    validation = Rule::new("[has(self.p99), has(self.gain), has(self.serverCpus)].filter(x, x).size() == 1")
+        .message("until needs exactly one of p99 (the longest latency allowed), gain (the least that doubling must add) and serverCpus (the most CPUs that the servers may use)"),
 )]
 pub struct Until {
     /// Find the largest value with a 99th percentile of latency of at most this, such as 1ms or 500us.
@@ -67,6 +67,12 @@ pub struct Until {
     #[x_kube(validation = Rule::new(decimal_between("0.001", "1.0"))
         .message("gain is from 0.001 to 1, such as \"0.02\""))]
     pub gain: Option<Decimal>,
+    /// Find the largest value at which all servers together use at most this many CPUs, from "0.01" to
+    /// "100000", such as "0.7" (70% of a server with one thread) or "5.6" (70% of one with 8). It needs
+    /// servers whose usage is measured, such as those of a Datastore; `points[].serverCpus` has it.
+    #[x_kube(validation = Rule::new(decimal_between("0.01", "100000.0"))
+        .message("serverCpus is a number of CPUs from 0.01 to 100000, such as \"0.7\""))]
+    pub server_cpus: Option<Decimal>,
 }
 
 /// Search for the limit of a server: double one value until it breaks a bound, halve the interval
@@ -95,7 +101,7 @@ pub struct SearchSpec {
     /// Last value allowed, such as 512; at most 524288 times `from`.
     #[schemars(range(min = 1, max = LARGEST_VALUE))]
     pub to: i64,
-    /// The bound, such as `{p99: 1ms}` or `{gain: "0.02"}`.
+    /// The bound, such as `{p99: 1ms}`, `{gain: "0.02"}` or `{serverCpus: "0.7"}`.
     pub until: Until,
     /// Afterwards, measure latency in an open loop at these shares of the throughput that was found,
     /// such as `["0.5", "0.7", "0.9"]`: at most 8, loadgen only. None if omitted.
@@ -131,6 +137,8 @@ impl SearchSpec {
 pub enum KneeReason {
     /// The next value's p99 was above the bound.
     P99,
+    /// At the next value, the servers used more CPUs than the bound.
+    ServerCPUs,
     /// Doubling the value added less throughput than the bound asks for.
     Gain,
     /// The server did not follow the next rate: it answered less than 99.5% of the requests in time, or left
@@ -176,6 +184,8 @@ pub struct SearchPointStatus {
     pub operations_per_second: f64,
     /// Latency.
     pub latency_milliseconds: LatencySummary,
+    /// CPUs that all servers together used; omitted if nothing could measure it.
+    pub server_cpus: Option<f64>,
     /// Whether the server followed an open loop: it answered at least 99.5% of the requests in time, and
     /// none was unanswered at the end.
     #[serde(default = "yes")]
@@ -201,6 +211,8 @@ pub struct ShareStatus {
     pub operations_per_second: f64,
     /// Latency, from the instant at which each request was due.
     pub latency_milliseconds: LatencySummary,
+    /// CPUs that all servers together used; omitted if nothing could measure it.
+    pub server_cpus: Option<f64>,
     /// Whether the server followed.
     #[serde(default = "yes")]
     pub followed: bool,

@@ -109,7 +109,7 @@ pub struct RowStatus {
     pub verdict: Option<Verdict>,
 }
 
-/// The baseline of a suite.
+/// The baseline of a suite; of several, the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BaselineStatus {
@@ -163,7 +163,7 @@ pub struct BenchmarkSuiteStatus {
     /// variant in every phase and at all values of the axes; omitted if not, since another one may be as
     /// fast. The figures are those of the first phase and values.
     pub best: Option<RowStatus>,
-    /// The baseline.
+    /// The baseline; of several, the first.
     pub baseline: Option<BaselineStatus>,
     /// The figures compared with the thresholds, failures first, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -49,6 +49,29 @@ fn what_a_started_suite_measures_and_its_schedule_cannot_change() {
     assert_eq!(refusal(&suite(json!({"repetitions": 9})), &suite(json!({}))), "None", "it has not started");
 }
 
+#[test]
+fn a_baseline_names_something_and_only_one_earlier_suite() {
+    let schema = serde_json::to_value(&BenchmarkSuite::crd().spec.versions[0].schema).unwrap();
+    let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
+    let rules = &spec["properties"]["baseline"]["x-kubernetes-validations"];
+    let schema = json!({"type": "object", "x-kubernetes-validations": rules});
+    let refusal =
+        |baseline: &Value| format!("{:?}", Validator::new().validate(&schema, baseline, None).err());
+    for admitted in [
+        json!({"variant": "v"}),
+        json!({"variant": "v", "above": true, "published": {"configMap": "theirs"}}),
+        json!({"previous": true, "published": {"configMap": "theirs"}}),
+        json!({"suite": "last-week", "previous": false}),
+    ] {
+        assert_eq!(refusal(&admitted), "None", "{admitted} was refused");
+    }
+    for nothing in [json!({}), json!({"previous": false, "above": false})] {
+        assert!(refusal(&nothing).contains("at least one of variant"), "{}", refusal(&nothing));
+    }
+    let two = refusal(&json!({"suite": "last-week", "previous": true}));
+    assert!(two.contains("leave baseline.suite out"), "{two}");
+}
+
 /// The condition of the chart's policy of suites with this name.
 fn condition(name: &str) -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/dragstrip/templates/policy.yaml");

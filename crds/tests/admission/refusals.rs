@@ -162,6 +162,8 @@ fn a_search_is_taken_by_the_tools_that_can_be_raised() {
         admitted(&schema, &search(&until_gain, &loadgen));
         admitted(&schema, &search(&until_gain, &memtier));
     }
+    let until_cpus = json!({"raise": "Connections", "to": 256, "until": {"serverCpus": "5.6"}});
+    admitted(&schema, &search(&until_cpus, &loadgen));
     let rate = json!({
         "raise": "Rate", "from": 1000, "to": 1_000_000, "until": {"p99": "500us"},
         "rates": ["0.5", "0.7", "0.9"], "arrival": "Poisson"
@@ -182,6 +184,9 @@ fn each_mistake_in_a_search_is_refused_with_its_remedy() {
     let refused_search = |of: &Value, expected| refused(&schema, &search(of, &loadgen), expected);
     refused_search(&with("until", json!({})), "until needs exactly one of p99");
     refused_search(&with("until", json!({"p99": "1ms", "gain": "0.1"})), "until needs exactly one of p99");
+    let two = json!({"gain": "0.1", "serverCpus": "0.7"});
+    refused_search(&with("until", two), "until needs exactly one of p99");
+    refused_search(&with("until", json!({"serverCpus": "0"})), "serverCpus is a number of CPUs from 0.01");
     refused_search(&with("until", json!({"p99": "1.5ms"})), "such as 500us or 2ms");
     refused_search(&with("until", json!({"gain": "2"})), "gain is from 0.001 to 1");
     refused_search(&with("from", json!(65)), "search.to must not be below search.from");

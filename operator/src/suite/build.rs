@@ -8,6 +8,7 @@ use dragstrip_core::{
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, suite::Baseline, thresholds::RelativeTo,
 };
+use dragstrip_report::BaselineInput;
 use dragstrip_results::stored;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -60,17 +61,19 @@ pub fn round_name(suite: &str, time: Timestamp) -> String {
     format!("{suite}-{}", time.as_second() / 60)
 }
 
-/// The round of `suite` at `time`, compared with the round called `previous`. The first round has
-/// no baseline, and no thresholds relative to one.
+/// The round of `suite` at `time`, compared with the round called `previous`. The first round is not,
+/// and has no thresholds relative to it.
 pub fn round(suite: &BenchmarkSuite, time: Timestamp, previous: Option<&str>) -> BenchmarkSuite {
     let mut spec = suite.spec.clone();
     (spec.schedule, spec.ttl_after_finished) = (None, None);
     (spec.suspend, spec.cancel) = (false, false);
-    if spec.baseline.as_ref().is_some_and(|baseline| baseline.previous) {
-        spec.baseline = previous.map(|name| Baseline { suite: Some(name.to_owned()), ..Baseline::default() });
-        if spec.baseline.is_none() {
+    if let Some(baseline) = spec.baseline.as_mut().filter(|baseline| baseline.previous) {
+        (baseline.previous, baseline.suite) = (false, previous.map(str::to_owned));
+        if previous.is_none() && BaselineInput::within(Some(&*baseline)).is_empty() {
+            // They would be relative to a published table instead.
             spec.thresholds.retain(|threshold| threshold.relative_to == RelativeTo::Nothing);
         }
+        spec.baseline = spec.baseline.filter(|baseline| *baseline != Baseline::default());
     }
     let mut round = BenchmarkSuite::new(&round_name(&suite.name_any(), time), spec);
     round.metadata = metadata(suite, &round.name_any());
@@ -171,6 +174,24 @@ mod tests {
         let second = round(&nightly, time, Some("pipelines-1")).spec;
         assert_eq!(second.baseline.unwrap().suite.as_deref(), Some("pipelines-1"));
         assert_eq!(second.thresholds.len(), 2);
+        let also = |mut baseline: serde_json::Value| {
+            let mut nightly = nightly.clone();
+            baseline["previous"] = json!(true);
+            nightly.spec.baseline = serde_json::from_value(baseline).unwrap();
+            nightly
+        };
+        let published = also(json!({"published": {"configMap": "theirs"}}));
+        let first = round(&published, time, None).spec;
+        let baseline = first.baseline.unwrap();
+        assert!(
+            baseline.published.is_some() && !baseline.previous && baseline.suite.is_none(),
+            "{baseline:?}"
+        );
+        assert_eq!(first.thresholds.len(), 1, "no threshold is about the table instead of the round before");
+        let variant = round(&also(json!({"variant": "v"})), time, None).spec;
+        assert_eq!(variant.thresholds.len(), 2, "they are relative to the variant");
+        let both = round(&published, time, Some("pipelines-1")).spec.baseline.unwrap();
+        assert!(both.suite.is_some() && both.published.is_some(), "{both:?}");
     }
 
     #[test]

@@ -118,11 +118,11 @@ fn entries<'a>(plan: &'a Plan, cache: &'a SuiteCache) -> Compressed<'a> {
     Compressed(plan.order.iter().filter_map(entry).collect())
 }
 
-/// The document of ended runs, by their statuses; its only baseline is a variant of the suite. Pure.
+/// The document of ended runs, by their statuses; its only baselines are variants of the suite. Pure.
 pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Document {
-    let variant = suite.spec.baseline.as_ref().and_then(|baseline| baseline.variant.clone());
+    let baselines = BaselineInput::within(suite.spec.baseline.as_ref());
     let mut input = Input::of_suite(suite, plan.axes.clone());
-    (input.baseline, input.thresholds) = (variant.map(BaselineInput::Variant), Vec::new());
+    (input.baselines, input.thresholds) = (baselines, Vec::new());
     document_of(input, &entries(plan, cache))
 }
 
@@ -198,19 +198,22 @@ async fn table(at: &PlannedPass<'_>, published: &PublishedTable) -> Result<publi
         .map_err(|error| nothing(&format!("{field}: ConfigMap {name}, {key}: {}", chain(&error))))
 }
 
-async fn baseline(at: &PlannedPass<'_>, declared: &Baseline) -> Result<BaselineInput, Error> {
-    if let Some(variant) = &declared.variant {
-        return Ok(BaselineInput::Variant(variant.clone()));
-    }
+/// Adds to `baselines` those that `declared` has outside of the suite. None follows a missing one:
+/// relative thresholds would be about it.
+async fn add_outside(
+    at: &PlannedPass<'_>,
+    declared: &Baseline,
+    baselines: &mut Vec<BaselineInput>,
+) -> Result<(), Error> {
     if let Some(name) = &declared.suite {
         let document = Box::new(earlier(at, name).await?);
-        return Ok(BaselineInput::Report { kind: "suite".to_owned(), document });
+        baselines.push(BaselineInput::Report { kind: "suite".to_owned(), document });
     }
-    let named = declared.published.as_ref();
-    let none = || nothing("spec.baseline names nothing that a single round can be compared with");
-    let named = named.ok_or_else(none)?;
-    let table = table(at, named).await?;
-    Ok(BaselineInput::Published { name: named.config_map.clone(), table })
+    if let Some(named) = &declared.published {
+        let table = table(at, named).await?;
+        baselines.push(BaselineInput::Published { name: named.config_map.clone(), table });
+    }
+    Ok(())
 }
 
 /// Reads the stored results of `runs`; returns a note about each that cannot be read.
@@ -255,9 +258,10 @@ async fn results(pass: &Pass<'_>, runs: &mut [EndedRun<'_>]) -> Result<Vec<Strin
 async fn document(at: &PlannedPass<'_>, mut entries: Compressed<'_>) -> Result<Document, Error> {
     let mut notes = results(at, &mut entries.0).await?;
     let mut input = Input::of_suite(at.suite, at.plan.axes.clone());
+    input.baselines = BaselineInput::within(at.suite.spec.baseline.as_ref());
     if let Some(declared) = &at.suite.spec.baseline {
-        match baseline(at, declared).await {
-            Ok(found) => input.baseline = Some(found),
+        match add_outside(at, declared, &mut input.baselines).await {
+            Ok(()) => {}
             Err(Error::NoBaseline(why)) => notes.push(why),
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    document::{Row, Timeline},
-    forms::text,
+    document::{Comparison, Row, Timeline},
+    forms::{csv, html, json, markdown, text},
     input::{BaselineInput, Entry},
     published,
     rules::Rules,
@@ -88,7 +88,7 @@ pub(crate) fn suite_input() -> Input {
             .to_vec(),
         axes: vec![axis("pipeline", &["1", "10"])],
         entries: entries.into_iter().flatten().collect(),
-        baseline: Some(BaselineInput::Variant("redis-7".to_owned())),
+        baselines: vec![BaselineInput::Variant("redis-7".to_owned())],
         thresholds: serde_json::from_value(json!([
             {"metric": "P99Milliseconds", "maximum": "1.5"},
             {"metric": "OperationsPerSecond", "minimum": "0.95", "relativeTo": "Baseline"}
@@ -161,7 +161,7 @@ pub(crate) fn bullmq() -> Document {
             .iter()
             .map(|(name, rate, _)| entry(name, &[], 1, run(name, name, &[*rate], 1.0)))
             .collect(),
-        baseline: Some(BaselineInput::Variant("global-locks".to_owned())),
+        baselines: vec![BaselineInput::Variant("global-locks".to_owned())],
         ..Input::default()
     })
 }
@@ -406,7 +406,7 @@ fn different_conditions_are_reported_once_and_compared_only_with_compare_anyway(
 fn an_earlier_report_is_a_baseline_too() {
     let earlier = suite();
     let baseline = BaselineInput::Report { kind: "suite".to_owned(), document: Box::new(earlier) };
-    let document = build(Input { baseline: Some(baseline), ..suite_input() });
+    let document = build(Input { baselines: vec![baseline], ..suite_input() });
     let rate = row(&document, "redis-7", &["1"], RATE).comparison.as_ref().unwrap();
     assert_eq!(rate.verdict, ComparisonVerdict::Same, "the same against itself: {rate:?}");
     assert_eq!(document.baseline.unwrap().name, "engines");
@@ -423,7 +423,7 @@ fn a_published_figure_is_a_baseline_with_its_conditions() {
     };
     let table = published::parse(csv, &scope).unwrap();
     let baseline = BaselineInput::Published { name: "published.csv".to_owned(), table };
-    let document = build(Input { baseline: Some(baseline), ..input });
+    let document = build(Input { baselines: vec![baseline], ..input });
     let rate = row(&document, "redis-7", &["1"], RATE).comparison.as_ref().unwrap();
     assert_eq!((rate.baseline_samples, rate.verdict, rate.chance), (0, ComparisonVerdict::Better, None));
     assert!((rate.ratio.mid - 2.0).abs() < 1e-9);
@@ -441,6 +441,96 @@ fn a_published_figure_is_a_baseline_with_its_conditions() {
     assert!(head.notes.iter().any(|note| note.contains("https://example.org")), "{head:?}");
     assert!(head.notes.iter().any(|note| note.starts_with("1 published figures have no")), "{head:?}");
     assert!(text::render(&document).contains("ratio to published"));
+}
+
+/// Three backends with three runs each beside one of them, the one above each, and a published figure.
+fn beside_three_baselines() -> Document {
+    let backends = [("global-locks", 7_700.0), ("hashtag-locks", 17_400.0), ("round-robin", 253_000.0)];
+    let names = backends.map(|(name, _)| name.to_owned());
+    let csv = "# source: the article\nvariant,phase,operation,metric,value\nround-robin,read,,OperationsPerSecond,253075\n";
+    let scope = published::Scope { variants: names.to_vec(), ..published::Scope::default() };
+    let table = published::parse(csv, &scope).unwrap();
+    let runs = backends.map(|(name, rate)| three(name, &[], [rate, rate * 1.01, rate * 0.99], 1.0));
+    let threshold = json!([{"metric": "OperationsPerSecond", "minimum": "2", "relativeTo": "Baseline"}]);
+    build(Input {
+        title: "bullmq".to_owned(),
+        variants: names.map(|name| VariantHead { name, note: None }).to_vec(),
+        entries: runs.into_iter().flatten().collect(),
+        baselines: vec![
+            BaselineInput::Variant("global-locks".to_owned()),
+            BaselineInput::Above,
+            BaselineInput::Published { name: "article".to_owned(), table },
+        ],
+        thresholds: serde_json::from_value(threshold).unwrap(),
+        ..Input::default()
+    })
+}
+
+#[test]
+fn each_baseline_has_its_own_comparison_by_the_same_rules() {
+    let document = beside_three_baselines();
+    let ratios = |variant: &str| -> Vec<(Option<String>, Option<ComparisonVerdict>)> {
+        let compared = document.compared(row(&document, variant, &[], RATE));
+        let ratio = |found: &Comparison| {
+            assert!(found.interval_known, "{variant}: three runs give an interval: {found:?}");
+            format!("{:.2}", found.ratio.mid)
+        };
+        compared.map(|(_, found, _)| (found.map(ratio), found.map(|found| found.verdict))).collect()
+    };
+    let better = |ratio: &str| (Some(ratio.to_owned()), Some(ComparisonVerdict::Better));
+    let same = (Some("1.00".to_owned()), Some(ComparisonVerdict::Same));
+    assert_eq!(ratios("global-locks"), [(None, None), (None, None), (None, None)]);
+    assert_eq!(ratios("hashtag-locks"), [better("2.26"), better("2.26"), (None, None)]);
+    assert_eq!(ratios("round-robin"), [better("32.86"), better("14.54"), same]);
+    let first = row(&document, "global-locks", &[], RATE);
+    let why: Vec<Option<&str>> = document.compared(first).map(|(_, _, why)| why).collect();
+    assert_eq!(why, [None, None, Some("the baseline article has no such figure")]);
+    assert_eq!(document.thresholds.len(), 2, "the first baseline's own figures have no threshold");
+    assert!(
+        document.thresholds.iter().all(|row| row.met),
+        "the published ratio is below 2: {:?}",
+        document.thresholds
+    );
+    let source = "compared with article: published: source: the article";
+    assert!(document.all_notes().any(|note| note == source), "{:?}", document.other_baselines);
+}
+
+#[test]
+fn every_form_shows_a_ratio_to_each_baseline() {
+    let document = beside_three_baselines();
+    let text = text::render(&document);
+    for part in [
+        "compared with the variant global-locks and the variant above and the published table article",
+        "differs from the variant above: ",
+        "Ops/s × global-locks",
+        "Ops/s × above",
+        "Ops/s ratio to published",
+        "14.54 [",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+    assert!(!text.contains("vs. above"), "the declared column says more: {text}");
+    let markdown = markdown::render(&document);
+    let all = "| × global-locks | Difference | Verdict | × above | Difference | Verdict | ratio to published | Difference | Verdict |";
+    assert!(markdown.contains(all) && markdown.contains("14.54 ["), "{markdown}");
+    let page = html::render(&document);
+    for part in ["× above: ", "ratio to published: ", "<b>the variant above</b>", "14.54×"] {
+        assert!(page.contains(part), "{part:?} is not in the page");
+    }
+    let csv = csv::render(&document);
+    let widths: Vec<usize> = csv.lines().map(|line| line.matches(',').count()).collect();
+    assert_eq!(csv.lines().count(), document.rows.len() + 1, "lines are lost: {csv}");
+    assert!(widths[0] > 30 && csv.contains(",above_ratio,above_ratio_low,"), "{csv}");
+    assert!(csv.contains(",published_comparison,published_reason\n"), "{csv}");
+    let json: Document = serde_json::from_str(&json::render(&document)).unwrap();
+    let ratio = |document: &Document| {
+        let row = row(document, "round-robin", &[], RATE);
+        document
+            .compared(row)
+            .map(|(baseline, found, _)| (baseline.name.clone(), found.is_some()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ratio(&json), ratio(&document), "the JSON report has other comparisons");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::{
     document::{Cell, Document, Row},
     input::BaselineInput,
     published,
-    select::{RowIndex, all_cells},
+    select::{RowIndex, all_cells, variants},
 };
 use std::collections::BTreeMap;
 
@@ -46,14 +46,20 @@ impl<'a> Baseline<'a> {
             counterparts: cells.iter().map(|cell| (Cell::clone(cell), Cell::clone(cell))).collect(),
             rows: BTreeMap::new(),
         };
-        let within = |name: &String, kind: &str| {
-            let counterpart = |cell: &Cell| Cell { variant: name.clone(), values: cell.values.clone() };
+        let within = |name: &str, kind: &str, variant: &dyn Fn(&str) -> String| {
+            let counterpart =
+                |cell: &Cell| Cell { variant: variant(&cell.variant), values: cell.values.clone() };
             let counterparts = cells.iter().map(|cell| (Cell::clone(cell), counterpart(cell))).collect();
             Self { rows: rows(document), counterparts, ..of(name, kind) }
         };
         match baseline {
-            BaselineInput::Variant(name) => within(name, "variant"),
-            BaselineInput::Run(name) => within(name, "run"),
+            BaselineInput::Variant(name) => within(name, "variant", &|_| name.clone()),
+            BaselineInput::Above => within("above", "above", &|variant| {
+                let variants = variants(document);
+                let pair = variants.windows(2).find(|pair| pair[1] == variant);
+                pair.map_or(variant, |pair| pair[0]).to_owned()
+            }),
+            BaselineInput::Run(name) => within(name, "run", &|_| name.clone()),
             BaselineInput::Published { name, table } => Self { table: Some(table), ..of(name, "published") },
             BaselineInput::Report { kind, document: other } => {
                 let mut all = of(&other.title, kind);

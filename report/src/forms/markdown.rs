@@ -4,9 +4,11 @@
 mod escape;
 mod parts;
 
-use super::words::{baseline_name, confirmations, difference, findings, summary, troubles, unsteady};
+use super::words::{
+    baseline_name, baseline_names, confirmations, difference, findings, methods, summary, troubles, unsteady,
+};
 use crate::{
-    document::Document,
+    document::{BaselineHead, Document},
     tables::{Grid, Style, all_figures, conditions, listings, pivot_grids, saturation},
 };
 use dragstrip_crds::thresholds::MetricName;
@@ -35,9 +37,9 @@ const STYLE: Style = Style {
 };
 
 pub fn render(document: &Document) -> String {
-    let compared = document.baseline.as_ref().map(|baseline| {
-        let name = escaped(&baseline_name(baseline));
-        format!(" Compared with {name}. ▲ better, ▼ worse, = the same, ? unclear, ≠ not comparable.")
+    let compared = baseline_names(document).map(|names| {
+        let names = escaped(&names);
+        format!(" Compared with {names}. ▲ better, ▼ worse, = the same, ? unclear, ≠ not comparable.")
     });
     let summary = format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default());
     let head = format!("# {}\n\n{summary}", escaped(&document.title));
@@ -84,19 +86,20 @@ fn matrices(document: &Document) -> Vec<Part> {
 }
 
 fn notes(document: &Document) -> impl Iterator<Item = Part> {
-    let baseline = document.baseline.as_ref();
-    let differences = baseline.into_iter().flat_map(|baseline| baseline.differences.iter().map(difference));
-    let method = baseline.map(|baseline| baseline.method.clone());
-    let list = |name: &str, texts: &mut dyn Iterator<Item = String>| {
-        Some(Part::list(name, texts)?.below(&format!("**{name}**")))
+    let list = |name: &str, texts: Vec<String>| {
+        Some(Part::list(name, texts)?.below(&format!("**{}**", escaped(name))))
     };
-    let all = [
-        list("Runs that are not Valid", &mut troubles(document).into_iter()),
-        list("Not steady", &mut unsteady(document).into_iter()),
-        list("Confirmed limits", &mut confirmations(document).into_iter()),
-        list("Differences from the baseline", &mut { differences }),
-        list("Notes", &mut document.all_notes().cloned().chain(method)),
+    let differences = |baseline: &BaselineHead| {
+        let texts = baseline.differences.iter().map(difference).collect();
+        list(&format!("Differences from {}", baseline_name(baseline)), texts)
+    };
+    let mut all = vec![
+        list("Runs that are not Valid", troubles(document)),
+        list("Not steady", unsteady(document)),
+        list("Confirmed limits", confirmations(document)),
     ];
+    all.extend(document.baselines().map(differences));
+    all.push(list("Notes", document.all_notes().cloned().chain(methods(document)).collect()));
     all.into_iter().flatten()
 }
 

@@ -1,6 +1,8 @@
 //! The report for terminals. Pure.
 
-use super::words::{baseline_name, confirmations, difference, findings, summary, troubles, unsteady};
+use super::words::{
+    baseline_name, baseline_names, confirmations, difference, findings, methods, summary, troubles, unsteady,
+};
 use crate::{
     document::Document,
     tables::{Grid, Item, Kind, Style, listings, pivot_grids, saturation},
@@ -22,8 +24,7 @@ const STYLE: Style = Style {
 };
 
 pub fn render(document: &Document) -> String {
-    let baseline = document.baseline.as_ref();
-    let compared = baseline.map(|baseline| format!(", compared with {}", baseline_name(baseline)));
+    let compared = baseline_names(document).map(|names| format!(", compared with {names}"));
     let mut parts =
         vec![format!("{}: {}{}\n", document.title, summary(document), compared.unwrap_or_default())];
     parts.push(lines("", findings(document).into_iter()));
@@ -34,13 +35,15 @@ pub fn render(document: &Document) -> String {
     let missed = others.into_iter().filter(|row| !row.met);
     parts.push(lines("threshold not met: ", missed.map(|row| row.message.clone())));
     parts.push(lines("", claims.into_iter().map(|row| row.message.clone())));
-    let differences = baseline.into_iter().flat_map(|baseline| &baseline.differences);
-    parts.push(lines("differs: ", differences.map(difference)));
+    for baseline in document.baselines() {
+        let differs = format!("differs from {}: ", baseline_name(baseline));
+        parts.push(lines(&differs, baseline.differences.iter().map(difference)));
+    }
     parts.push(lines("", troubles(document).into_iter()));
     parts.push(lines("not steady: ", unsteady(document).into_iter()));
     parts.push(lines("confirmed: ", confirmations(document).into_iter()));
     parts.push(lines("note: ", document.all_notes().cloned()));
-    parts.push(lines("", baseline.into_iter().map(|baseline| baseline.method.clone())));
+    parts.push(lines("", methods(document).into_iter()));
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 

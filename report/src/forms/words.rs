@@ -4,7 +4,7 @@ use crate::{
     compare,
     document::{BaselineHead, Difference, Document, PhaseLimit, PhaseReason, Row, RunRecord, Timeline},
     figures::{heading, spread},
-    select::{grouped, headline, phase_label, phases, totals, variants, varied_axes},
+    select::{distinct, grouped, headline, phase_label, phases, totals, variants, varied_axes},
     tables::word,
 };
 use dragstrip_crds::{
@@ -84,8 +84,20 @@ pub fn summary(document: &Document) -> String {
 pub fn baseline_name(baseline: &BaselineHead) -> String {
     match baseline.kind.as_str() {
         "published" => format!("the published table {}", baseline.name),
+        "above" => "the variant above".to_owned(),
         kind => format!("the {kind} {}", baseline.name),
     }
+}
+
+/// What the figures are compared with, if anything.
+pub fn baseline_names(document: &Document) -> Option<String> {
+    let names: Vec<String> = document.baselines().map(baseline_name).collect();
+    (!names.is_empty()).then(|| names.join(" and "))
+}
+
+/// The methods of the comparisons, each once.
+pub fn methods(document: &Document) -> Vec<String> {
+    distinct(document.baselines().map(|baseline| baseline.method.clone()))
 }
 
 pub fn difference(difference: &Difference) -> String {

@@ -5,34 +5,34 @@ use super::{
     grid::{Column, Grid, Item, Kind, identity, identity_columns},
 };
 use crate::{
-    document::{Document, Row},
+    document::{BaselineHead, Document, Row},
     figures::{figure, heading, percent},
     select::varied_axes,
 };
 
 pub fn all_figures(document: &Document) -> Grid {
     let axes = varied_axes(document);
-    let compared = document.baseline.is_some();
     let mut columns = identity_columns(&axes);
     columns.extend(["Phase", "Operation", "Metric"].map(Column::name));
     columns.extend(["n", "Mean", "Stdev", "CV", "±95%"].map(|heading| Column::new(heading, Kind::Figure)));
-    if compared {
-        columns.extend(
-            [ratio_heading(document), "Difference".to_owned()]
-                .map(|heading| Column::new(heading, Kind::Figure)),
-        );
-        columns.push(Column::new("Verdict", Kind::Choice));
-    }
+    let compared = |baseline: &BaselineHead| {
+        [
+            Column::new(ratio_heading(baseline), Kind::Figure),
+            Column::new("Difference", Kind::Figure),
+            Column::new("Verdict", Kind::Choice),
+        ]
+    };
+    columns.extend(document.baselines().flat_map(compared));
     columns.push(Column::new("Measurements", Kind::Words));
     let line = |row: &Row| {
         let mut line = identity(&axes, &row.cell);
         let metric = heading(&row.metric, &row.unit);
         line.extend([row.phase.clone(), row.operation.clone(), metric].map(Item::text));
         line.extend(statistics(row));
-        if compared {
-            let found = row.comparison.as_ref().filter(|_| has_ratio(row));
-            let difference = Item::or_nothing(found.map(|found| percent(found.ratio.mid)));
-            line.extend([ratio_item(row), difference, verdict_item(row)]);
+        for (_, found, why) in document.compared(row) {
+            let shown = found.filter(|found| has_ratio(found));
+            let difference = Item::or_nothing(shown.map(|found| percent(found.ratio.mid)));
+            line.extend([ratio_item(found), difference, verdict_item(found, why)]);
         }
         line.push(measurements(row));
         line

@@ -3,7 +3,7 @@
 use super::grid::{Item, Piece};
 use crate::{
     compare,
-    document::{Document, Row},
+    document::{BaselineHead, Comparison, Document, Row},
     figures::{figure, interval, percent, ratio, spread},
 };
 use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
@@ -25,31 +25,31 @@ pub fn word(verdict: ComparisonVerdict) -> String {
     }
 }
 
-/// Whether `row` has a ratio to show: readers would take that of different conditions for an answer.
-pub fn has_ratio(row: &Row) -> bool {
-    row.comparison.as_ref().is_some_and(|found| found.verdict != ComparisonVerdict::NotComparable)
+/// Whether `found` has a ratio to show: readers would take that of different conditions for an answer.
+pub fn has_ratio(found: &Comparison) -> bool {
+    found.verdict != ComparisonVerdict::NotComparable
 }
 
-pub fn verdict_item(row: &Row) -> Item {
-    Item::text(match (&row.comparison, &row.uncompared) {
+pub fn verdict_item(found: Option<&Comparison>, uncompared: Option<&str>) -> Item {
+    Item::text(match (found, uncompared) {
         (Some(found), _) => format!("{} {}", sign(found.verdict), word(found.verdict)),
         (None, None) => "baseline".to_owned(),
         (None, Some(_)) => return Item::nothing(),
     })
 }
 
-pub fn ratio_item(row: &Row) -> Item {
-    let found = row.comparison.as_ref().filter(|_| has_ratio(row));
-    Item::or_nothing(found.map(|found| {
+pub fn ratio_item(found: Option<&Comparison>) -> Item {
+    Item::or_nothing(found.filter(|found| has_ratio(found)).map(|found| {
         let interval = found.interval_known.then(|| format!(" {}", interval(&found.ratio)));
         ratio(found.ratio.mid) + &interval.unwrap_or_default()
     }))
 }
 
-pub fn ratio_heading(document: &Document) -> String {
-    match &document.baseline {
-        Some(baseline) if baseline.kind == "published" => "ratio to published".to_owned(),
-        Some(baseline) if baseline.name.chars().count() <= 12 => format!("× {}", baseline.name),
+pub fn ratio_heading(baseline: &BaselineHead) -> String {
+    match baseline.kind.as_str() {
+        "published" => "ratio to published".to_owned(),
+        _ if baseline.name.chars().count() <= 12 => format!("× {}", baseline.name),
+        "suite" => "× suite".to_owned(),
         _ => "× baseline".to_owned(),
     }
 }
@@ -103,7 +103,7 @@ pub fn change_item(document: &Document, first: Option<&Row>, second: Option<&Row
 /// The change from `first` to `second`; nothing if one of them ran under different conditions.
 fn change(first: Option<&Row>, second: Option<&Row>) -> Option<f64> {
     let mean = |row: Option<&Row>| {
-        let row = row.filter(|row| row.comparison.is_none() || has_ratio(row))?;
+        let row = row.filter(|row| row.comparison.as_ref().is_none_or(has_ratio))?;
         Some(row.spread?.mean)
     };
     let first = mean(first).filter(|first| *first > 0.0)?;

@@ -5,7 +5,7 @@ use super::{
     grid::{Column, Grid, Item, Kind, identity, identity_columns},
 };
 use crate::{
-    document::{Cell, Document, Row, Sample},
+    document::{BaselineHead, Cell, Document, Row, Sample},
     figures::{CACHE, heading},
     select::{RowIndex, distinct, headline, measured_cells, metrics, phases, varied_axes},
 };
@@ -71,12 +71,14 @@ fn figures<'a>(
 
 /// The servers' memory, if the published table has it; otherwise it is listed among all figures.
 fn memory<'a>(document: &'a Document, index: &'a RowIndex<'a>, phase: &'a str) -> Option<Listing<'a>> {
-    document.baseline.as_ref().filter(|baseline| baseline.kind == "published")?;
     let mut beside = metrics(document, phase);
     beside.retain(|(metric, _)| MEMORY.iter().any(|name| name.to_string() == *metric));
     let is_compared = |(metric, _): &&Metric<'_>| {
         let mut rows = document.rows.iter().filter(|row| row.phase == phase && row.metric == *metric);
-        rows.any(|row| row.comparison.is_some())
+        rows.any(|row| {
+            let mut compared = document.compared(row);
+            compared.any(|(baseline, found, _)| baseline.kind == "published" && found.is_some())
+        })
     };
     let headline = *beside.iter().find(is_compared)?;
     beside.retain(|metric| *metric != headline);
@@ -101,26 +103,26 @@ impl<'a> Listing<'a> {
         let document = self.document;
         let axes = varied_axes(document);
         let several = distinct(self.lines.iter().map(|(_, operation)| *operation)).len() > 1;
-        let compared = document.baseline.is_some();
-        let steps = axes.is_empty() && !several && document.variants.len() > 2;
+        let declared = document.baselines().any(|baseline| baseline.kind == "above");
+        let steps = axes.is_empty() && !several && document.variants.len() > 2 && !declared;
         let notes: Vec<String> =
             self.lines.iter().map(|(cell, operation)| self.note(cell, operation, style)).collect();
         let noted = notes.iter().any(|note| !note.is_empty());
         let mut columns = identity_columns(&axes);
         columns.extend(several.then(|| Column::name("Operation")));
-        columns
-            .push(Column::new(format!("{} ±95%", heading(self.headline.0, self.headline.1)), Kind::Figure));
+        let figure = heading(self.headline.0, self.headline.1);
+        columns.push(Column::new(format!("{figure} ±95%"), Kind::Figure));
         columns.extend(
             self.beside.iter().map(|(metric, unit)| Column::new(heading(metric, unit), Kind::Figure)),
         );
         columns.extend(steps.then(|| Column::new("vs. above", Kind::Figure)));
-        if compared {
-            let figure = heading(self.headline.0, self.headline.1);
-            columns.extend([
-                Column::new(format!("{figure} {}", ratio_heading(document)), Kind::Figure),
+        let compared = |baseline: &BaselineHead| {
+            [
+                Column::new(format!("{figure} {}", ratio_heading(baseline)), Kind::Figure),
                 Column::new(format!("{figure} is"), Kind::Choice),
-            ]);
-        }
+            ]
+        };
+        columns.extend(document.baselines().flat_map(compared));
         columns.extend(noted.then(|| Column::new("Notes", Kind::Words)));
         let mut above: Option<&Row> = None;
         let mut lines = Vec::new();
@@ -132,13 +134,18 @@ impl<'a> Listing<'a> {
             line.extend(self.beside.iter().map(|(metric, _)| brief_item(self.find(cell, operation, metric))));
             line.extend(steps.then(|| change_item(document, above, row)));
             above = row.filter(|row| row.spread.is_some()).or(above);
-            if compared {
-                line.extend([ratio_item, verdict_item].map(|item| row.map_or_else(Item::nothing, item)));
-            }
+            line.extend(self.compared(row));
             line.extend(noted.then(|| Item::text(note)));
             lines.push(line);
         }
         Grid { title: title.to_owned(), columns, lines }
+    }
+
+    /// The ratio of `row` to each baseline, and what that is called.
+    fn compared(&self, row: Option<&Row>) -> Vec<Item> {
+        let Some(row) = row else { return vec![Item::nothing(); 2 * self.document.baselines().count()] };
+        let compared = self.document.compared(row);
+        compared.flat_map(|(_, found, why)| [ratio_item(found), verdict_item(found, why)]).collect()
     }
 
     fn find(&self, cell: &Cell, operation: &str, metric: &str) -> Option<&'a Row> {

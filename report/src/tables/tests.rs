@@ -1,6 +1,6 @@
 use super::pivot::pivots;
 use crate::{
-    document::{AxisHead, BaselineHead, Cell, Comparison, Document, Row, VariantHead},
+    document::{AxisHead, BaselineHead, Cell, Comparison, Document, OtherComparison, Row, VariantHead},
     forms::{html, text},
     select::{RowIndex, distinct},
 };
@@ -163,6 +163,10 @@ fn published_memory_has_a_table_of_its_own() {
     insta::assert_snapshot!(text::render(&document));
     document.baseline = baseline("variant");
     assert!(!text::render(&document).contains("memory"), "it is among all figures");
+    document.other_baselines.extend(baseline("published"));
+    let comparison = document.rows[2].comparison.take();
+    document.rows[2].other_comparisons = vec![OtherComparison { comparison, uncompared: None }];
+    assert!(text::render(&document).contains("memory"), "the published table is the second baseline");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub struct SearchPoint {
     pub operations_per_second: f64,
     /// 99th percentile of latency in milliseconds, of too few requests the maximum; absent if unknown.
     pub p99_milliseconds: Option<f64>,
+    /// CPUs that all servers together used; absent if nothing could measure it.
+    pub server_cpus: Option<f64>,
     /// Whether the server followed an open loop: it answered 99.5% of the requests in time, and
     /// none was unanswered at the end. True of a closed loop.
     pub followed: bool,
@@ -35,6 +37,7 @@ impl SearchPoint {
                 let latency = total.latency_milliseconds;
                 latency.p99.or(latency.max)
             }),
+            server_cpus: result.server_cpus(),
             followed: result.schedule.as_ref().is_none_or(followed),
         }
     }

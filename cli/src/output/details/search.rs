@@ -10,13 +10,19 @@ use dragstrip_crds::{
     units::thousands,
 };
 
-const HEADER: [&str; 6] = ["Rep", "Ops/sec", "p50 ms", "p99 ms", "p99.9 ms", ""];
+const HEADER: [&str; 7] = ["Rep", "Ops/sec", "p50 ms", "p99 ms", "p99.9 ms", "Server CPUs", ""];
 
 /// One line of figures at a `place` of the search; `mark` is a remark about it.
-fn row(repetition: u32, place: String, rate: f64, latency: &LatencySummary, mark: String) -> Vec<String> {
-    let milliseconds = [latency.p50, latency.p99, latency.p999]
+fn row(
+    (repetition, place): (u32, String),
+    rate: f64,
+    latency: &LatencySummary,
+    server_cpus: Option<f64>,
+    mark: String,
+) -> Vec<String> {
+    let others = [latency.p50, latency.p99, latency.p999, server_cpus]
         .map(|value| value.map_or_else(|| "---".to_owned(), |value| format!("{value:.3}")));
-    let figures = [repetition.to_string(), place, self::rate(rate)].into_iter().chain(milliseconds);
+    let figures = [repetition.to_string(), place, self::rate(rate)].into_iter().chain(others);
     figures.chain([mark]).collect()
 }
 
@@ -38,13 +44,15 @@ fn table(search: &SearchStatus) -> Table {
         let flaw = flaw(point.followed, point.verdict);
         let mark = if knees.iter().any(is_knee) { format!("<- knee {flaw}") } else { flaw };
         let (rate, latency) = (point.operations_per_second, &point.latency_milliseconds);
-        row(point.repetition, thousands(point.value), rate, latency, mark.trim_end().to_owned())
+        let place = (point.repetition, thousands(point.value));
+        row(place, rate, latency, point.server_cpus, mark.trim_end().to_owned())
     });
     let shares = search.rates.iter().map(|share| {
         let place =
             format!("{:.0}% ({} ops/s)", share.share * 100.0, rate(share.asked_operations_per_second));
         let (rate, latency) = (share.operations_per_second, &share.latency_milliseconds);
-        row(share.repetition, place, rate, latency, flaw(share.followed, share.verdict))
+        let flaw = flaw(share.followed, share.verdict);
+        row((share.repetition, place), rate, latency, share.server_cpus, flaw)
     });
     let [repetition, figures @ ..] = HEADER;
     let raised = format!("{:?}", search.raise);
@@ -60,6 +68,7 @@ fn table(search: &SearchStatus) -> Table {
 fn why(reason: KneeReason) -> &'static str {
     match reason {
         KneeReason::P99 => "the next value's p99 was above the bound",
+        KneeReason::ServerCPUs => "the servers used more CPUs than the bound at the next value",
         KneeReason::Gain => "a further raise gained less throughput than search.until requires",
         KneeReason::NotFollowed => "the server did not follow the next rate",
         KneeReason::Limit => "search.to was reached: the limit is elsewhere",
@@ -110,7 +119,7 @@ mod tests {
                         "p99Milliseconds": 0.9, "why": "P99"},
                     "rates": [{"repetition": 1, "share": 0.5, "askedOperationsPerSecond": 60_000.0,
                         "operationsPerSecond": 59_999.0, "latencyMilliseconds": {"p50": 0.1, "p99": 0.2, "p999": 0.3},
-                        "followed": false, "verdict": "Degraded", "configMap": "c"}]
+                        "serverCpus": 0.75, "followed": false, "verdict": "Degraded", "configMap": "c"}]
                 }
             }]
         }))
@@ -127,6 +136,7 @@ mod tests {
         assert!(line("80,000").contains("0.200") && line("80,000").contains("---"), "{text}");
         assert_eq!(text.matches("<- knee").count(), 1, "{text}");
         assert!(line("<- knee").contains("120,000"), "{text}");
+        assert!(line("50%").contains("0.750"), "the servers' CPUs are missing: {text}");
         assert!(line("50%").contains("60,000") && line("50%").contains("not followed, Degraded"), "{text}");
         assert_eq!(curves(&BenchmarkRunStatus::default()), "", "a run without a search has no curve");
     }

@@ -704,6 +704,7 @@ fn stored_points(points: &[(u64, f64)]) -> BTreeMap<String, StoredResult> {
             share: None,
             operations_per_second: 1.0,
             p99_milliseconds: Some(*p99),
+            server_cpus: None,
             followed: true,
         };
         (

@@ -1,6 +1,6 @@
 //! What the searches of a phase found, as the status shows it. Pure.
 
-use super::knee::{Next, next, so_far};
+use super::knee::{Next, next, so_far, without_usage};
 use crate::run::validate::attempt::Attempt;
 use dragstrip_crds::run::{
     KneeStatus, OperationStatus, SearchPointStatus, SearchSpec, SearchStatus, ShareStatus,
@@ -29,6 +29,7 @@ fn point((attempt, result): &Good<'_>, point: &SearchPoint) -> SearchPointStatus
         value: point.value,
         operations_per_second: point.operations_per_second,
         latency_milliseconds: result.total().map(|total| total.latency_milliseconds).unwrap_or_default(),
+        server_cpus: point.server_cpus,
         followed: point.followed,
         verdict: result.verdict,
         config_map: attempt.name.clone(),
@@ -42,6 +43,7 @@ fn share((attempt, result): &Good<'_>, point: &SearchPoint, share: f64) -> Share
         asked_operations_per_second: point.value as f64,
         operations_per_second: point.operations_per_second,
         latency_milliseconds: result.total().map(|total| total.latency_milliseconds).unwrap_or_default(),
+        server_cpus: point.server_cpus,
         followed: point.followed,
         verdict: result.verdict,
         config_map: attempt.name.clone(),
@@ -59,6 +61,20 @@ fn joined(knees: &[KneeStatus]) -> Option<KneeStatus> {
         high: knees.iter().map(|knee| knee.high).max()?,
         ..(*median).clone()
     })
+}
+
+/// Why the search of these points ended without a knee.
+fn without_knee(search: &SearchSpec, points: &[SearchPoint]) -> String {
+    let unit = search.raise.unit();
+    match without_usage(search, points) {
+        Some(value) => format!(
+            "the search ended at {value} {unit}: nothing measured the CPUs that the servers used there, which search.until.serverCpus limits; measure servers of a Datastore, or use p99 or gain"
+        ),
+        None => format!(
+            "{} {unit} is beyond the bound already: lower search.from, or allow more in search.until",
+            search.from
+        ),
+    }
 }
 
 /// What the `good` results of the phase that `search` belongs to say, in the order measured.
@@ -85,12 +101,10 @@ pub fn searched<'a>(search: &SearchSpec, good: &[Good<'a>]) -> Searched<'a> {
                     why: knee.why,
                 });
             }
-            Next::Done(None) => notes.push(format!(
-                "repetition {}: {} {} is beyond the bound already: lower search.from, or allow more in search.until",
-                repetition[0].0.repetition,
-                search.from,
-                search.raise.unit()
-            )),
+            Next::Done(None) => {
+                let why = without_knee(search, &figures);
+                notes.push(format!("repetition {}: {why}", repetition[0].0.repetition));
+            }
             Next::Measure(_) => {}
         }
         best.extend(so_far(search, &figures).map(|index| *values[index].0));
@@ -234,5 +248,15 @@ mod tests {
             "{:?}",
             phase.notes
         );
+    }
+
+    #[test]
+    fn a_search_by_the_servers_cpus_without_their_usage_ends_at_once_and_says_why() {
+        let phase = measured(&searching(search(&json!({"serverCpus": "0.7"})), 1), usize::MAX);
+        let found = phase.search.unwrap();
+        assert_eq!((found.knee, found.rates.len(), found.points.len()), (None, 0, 1));
+        let note = &phase.notes[0];
+        assert!(note.contains("repetition 1: the search ended at 1 connections per thread"), "{note}");
+        assert!(note.contains("search.until.serverCpus limits; measure servers of a Datastore"), "{note}");
     }
 }

@@ -19,7 +19,8 @@ const COARSE: u64 = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Measure(u64),
-    /// Nothing more; `None` where the first value is beyond the bound already.
+    /// Nothing more; `None` where the first value is beyond the bound already, or the servers' usage is
+    /// not known.
     Done(Option<Knee>),
 }
 
@@ -57,9 +58,19 @@ fn beyond(spec: &SearchSpec, point: &SearchPoint) -> Option<KneeReason> {
     if spec.raise == Raise::Rate && !point.followed {
         return Some(KneeReason::NotFollowed);
     }
-    let bound = spec.until.p99.as_ref()?.milliseconds();
-    // Without a p99 no point is within the bound.
-    (!point.p99_milliseconds.is_some_and(|p99| p99 <= bound)).then_some(KneeReason::P99)
+    let (figure, bound, why) = match (&spec.until.p99, &spec.until.server_cpus) {
+        (Some(p99), _) => (point.p99_milliseconds, p99.milliseconds(), KneeReason::P99),
+        (None, Some(cpus)) => (point.server_cpus, cpus.value(), KneeReason::ServerCPUs),
+        (None, None) => return None,
+    };
+    // Without a figure no point is within the bound.
+    (!figure.is_some_and(|figure| figure <= bound)).then_some(why)
+}
+
+/// The first value without the servers' usage that the bound is about: it ends the search.
+pub fn without_usage(spec: &SearchSpec, points: &[SearchPoint]) -> Option<u64> {
+    spec.until.server_cpus.as_ref()?;
+    points.iter().find(|point| point.server_cpus.is_none()).map(|point| point.value)
 }
 
 fn votes(spec: &SearchSpec, points: &[SearchPoint]) -> Vec<Vote> {
@@ -124,6 +135,9 @@ pub fn next(spec: &SearchSpec, points: &[SearchPoint]) -> Next {
     let (first, last) = (unsigned(spec.from).min(unsigned(spec.to)), unsigned(spec.to));
     if points.is_empty() {
         return Next::Measure(first);
+    }
+    if without_usage(spec, points).is_some() {
+        return Next::Done(None);
     }
     let spent = points.len() >= usize::try_from(spec.most_points()).unwrap_or(usize::MAX);
     let votes = votes(spec, points);

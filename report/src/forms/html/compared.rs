@@ -2,7 +2,7 @@
 
 use super::super::words;
 use crate::{
-    document::{Difference, Document},
+    document::{BaselineHead, Difference, Document},
     select::distinct,
 };
 use dragstrip_crds::thresholds::ClaimState;
@@ -25,16 +25,24 @@ pub fn thresholds(document: &Document) -> Option<Markup> {
 }
 
 pub fn method(document: &Document) -> Option<Markup> {
-    let baseline = document.baseline.as_ref()?;
+    document.baseline.as_ref()?;
+    Some(html! {
+        p { "▲ Better and ▼ Worse: significant, and larger than the margin. = Same: proven to be within the margin. ? Unclear: anything else." }
+        @for (place, baseline) in document.baselines().enumerate() { (of_baseline(document, place, baseline)) }
+    })
+}
+
+/// The method of the comparison with the baseline at `place`, and what differs from it.
+fn of_baseline(document: &Document, place: usize, baseline: &BaselineHead) -> Markup {
     let (declared, undeclared): (Vec<_>, Vec<_>) =
         baseline.differences.iter().partition(|difference| difference.varied);
-    let uncompared = distinct(document.rows.iter().filter_map(|row| row.uncompared.as_deref()));
+    let why = |row| document.compared(row).nth(place).and_then(|(_, _, why)| why);
+    let uncompared = distinct(document.rows.iter().filter_map(why));
     let differences =
         |all: &[&Difference]| html! { @for difference in all { p { (words::difference(difference)) } } };
-    Some(html! {
-        p { "Baseline: " b { (baseline.name) } " (" (baseline.kind) "). " (baseline.method) }
+    html! {
+        p { "Baseline: " b { (words::baseline_name(baseline)) } ". " (baseline.method) }
         @for note in &baseline.notes { p.note { (note) } }
-        p { "▲ Better and ▼ Worse: significant, and larger than the margin. = Same: proven to be within the margin. ? Unclear: anything else." }
         @if !uncompared.is_empty() {
             h3 { "Not compared" }
             @for reason in uncompared { p { (reason) } }
@@ -46,5 +54,5 @@ pub fn method(document: &Document) -> Option<Markup> {
         @if !declared.is_empty() {
             details { summary { "Declared differences (" (declared.len()) ")" } (differences(&declared)) }
         }
-    })
+    }
 }

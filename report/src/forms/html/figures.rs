@@ -5,7 +5,7 @@ use crate::{
     document::{Document, Row},
     figures::{CACHE, figure, heading},
     select::{distinct, grouped, headlines_and, varied_axes},
-    tables::{Column, Kind, all_figures, conditions, identity_columns, pivot_grids},
+    tables::{Column, Kind, all_figures, conditions, identity_columns, pivot_grids, ratio_heading},
 };
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
 use maud::{Markup, html};
@@ -80,8 +80,13 @@ fn value(document: &Document, row: &Row) -> Markup {
             @if let Some(half) = spread.confidence95 { " " small { "±" (figure(&row.metric, half)) } }
         }
         @if !invalid.is_empty() { " " s title=(verdicts::reasons(document, row).join("\n")) { (invalid.join(", ")) } }
-        @if let Some(comparison) = &row.comparison {
-            div { (verdicts::comparison(comparison.verdict)) " " (verdicts::ratio(row)) }
+        @for (baseline, found, _) in document.compared(row) {
+            @if let Some(found) = found {
+                div {
+                    @if !document.other_baselines.is_empty() { small { (ratio_heading(baseline)) ": " } }
+                    (verdicts::comparison(found.verdict)) " " (verdicts::ratio(found))
+                }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The head of the page: what there is, in counts, and the notes.
 
-use super::super::words::{baseline_name, findings, summary};
+use super::super::words::{baseline_names, findings, summary};
 use crate::document::Document;
 use dragstrip_crds::units::counted;
 use maud::{Markup, html};
@@ -15,7 +15,7 @@ pub fn header(document: &Document) -> Markup {
             h1 { (document.title) }
             p {
                 (summary(document))
-                @if let Some(baseline) = &document.baseline { ", compared with " (baseline_name(baseline)) }
+                @if let Some(names) = baseline_names(document) { ", compared with " (names) }
             }
             @let all = findings(document);
             @let (first, more) = all.split_at(all.len().min(FIRST));

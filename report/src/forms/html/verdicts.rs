@@ -2,7 +2,7 @@
 
 use super::super::words::Ending;
 use crate::{
-    document::{Document, Row, RunRecord},
+    document::{Comparison, Document, Row, RunRecord},
     figures,
     select::distinct,
     tables::{has_ratio, sign, word},
@@ -50,9 +50,9 @@ pub fn comparison(verdict: ComparisonVerdict) -> Markup {
     html! { span class=(class) { (sign(verdict)) " " (word(verdict)) } }
 }
 
-pub fn ratio(row: &Row) -> Markup {
+pub fn ratio(found: &Comparison) -> Markup {
     html! {
-        @if let Some(found) = row.comparison.as_ref().filter(|_| has_ratio(row)) {
+        @if has_ratio(found) {
             span { (figures::ratio(found.ratio.mid)) "×" }
             @if found.interval_known { " " small { (figures::interval(&found.ratio)) } }
         }
@@ -62,7 +62,7 @@ pub fn ratio(row: &Row) -> Markup {
 pub fn brief(row: &Row) -> String {
     let found = row.comparison.as_ref();
     let sign = found.map_or("", |found| sign(found.verdict));
-    match found.filter(|_| has_ratio(row)) {
+    match found.filter(|found| has_ratio(found)) {
         Some(found) => format!("{sign} {}×", figures::ratio(found.ratio.mid)),
         None => sign.to_owned(),
     }

@@ -38,6 +38,7 @@ fn good(attempt: &Attempt, bound: f64) -> StoredResult {
             share: point.share,
             operations_per_second: 1000.0 * value as f64,
             p99_milliseconds: Some(value as f64 / bound),
+            server_cpus: None,
             followed: true,
         }
     });
@@ -233,6 +234,7 @@ fn a_share_is_measured_with_the_value_found() {
         share: None,
         operations_per_second: 9001.0,
         p99_milliseconds: Some(0.5),
+        server_cpus: None,
         followed: true,
     };
     let points = [("sprint-knee-1p1", found.clone()), ("sprint-knee-1p2", found)];

@@ -21,7 +21,23 @@ fn gain(to: i64) -> SearchSpec {
 
 /// A point with so many operations per second and this p99 in milliseconds.
 fn point(value: u64, operations_per_second: f64, p99: f64) -> SearchPoint {
-    SearchPoint { value, share: None, operations_per_second, p99_milliseconds: Some(p99), followed: true }
+    SearchPoint {
+        value,
+        share: None,
+        operations_per_second,
+        p99_milliseconds: Some(p99),
+        server_cpus: None,
+        followed: true,
+    }
+}
+
+/// The servers use a hundredth of a CPU for each value, whatever the latency.
+fn busy(value: u64) -> SearchPoint {
+    SearchPoint { server_cpus: Some(value as f64 / 100.0), ..point(value, 1000.0, 1e4) }
+}
+
+fn cpus(raise: &str, to: i64, bound: &str) -> SearchSpec {
+    spec(raise, to, json!({"serverCpus": bound}))
 }
 
 /// The values measured, and what was found, where `measure` returns the figures of a value.
@@ -68,7 +84,7 @@ fn values_are_doubled_until_the_bound_then_halved_and_what_decides_is_confirmed(
 
 #[test]
 fn the_value_found_is_the_last_within_the_bound_or_the_first_with_all_of_the_throughput() {
-    use KneeReason::{Gain, Limit, NotFollowed, P99};
+    use KneeReason::{Gain, Limit, NotFollowed, P99, ServerCPUs};
     let rate = |until| spec("Rate", 100_000, until);
     let server = |value: u64| {
         let followed = value <= 50_000;
@@ -82,6 +98,14 @@ fn the_value_found_is_the_last_within_the_bound_or_the_first_with_all_of_the_thr
         ("throughput levels off at 11", found(&gain(512), up_to(11.0)), Some((11, Gain))),
         ("the first value gives all", found(&gain(512), up_to(1.0)), Some((1, Gain))),
         ("throughput still grows at to", found(&gain(48), up_to(1e9)), Some((48, Limit))),
+        (
+            "the servers use at most 1 CPU",
+            found(&cpus("Connections", 512, "1"), busy),
+            Some((100, ServerCPUs)),
+        ),
+        ("they never use 6 CPUs", found(&cpus("Connections", 512, "6"), busy), Some((512, Limit))),
+        ("the first value is too much for them", found(&cpus("Connections", 512, "0.001"), busy), None),
+        ("a rate within 200 CPUs", found(&cpus("Rate", 100_000, "200"), busy), Some((20_000, ServerCPUs))),
         ("a rate within p99", found(&rate(json!({"p99": "2ms"})), server), Some((20_000, P99))),
         (
             "the largest rate that is followed",
@@ -162,6 +186,17 @@ fn a_tool_that_tells_no_p99_shows_nothing_within_the_bound() {
 }
 
 #[test]
+fn a_search_by_the_servers_cpus_ends_where_their_usage_is_not_known() {
+    let spec = cpus("Connections", 512, "0.7");
+    let silent = |value| if value == 4 { SearchPoint { server_cpus: None, ..busy(4) } } else { busy(value) };
+    let (values, knee) = search(&spec, silent);
+    assert_eq!((values, knee), (vec![1, 2, 4], None), "no value is a knee that nobody could check");
+    let points = [busy(1), silent(4)];
+    assert_eq!(without_usage(&spec, &points), Some(4));
+    assert_eq!(without_usage(&p99(512, "1ms"), &points), None, "a p99 needs no usage");
+}
+
+#[test]
 fn every_small_search_keeps_its_promises() {
     for limit in 1..=600_u64 {
         let bound = limit as f64;
@@ -226,14 +261,15 @@ proptest! {
         range in searches(),
         noise in prop::collection::vec((0.0..1e6_f64, prop::option::of(0.0..2.0_f64), any::<bool>()), 40),
         raise in prop::sample::select(vec!["Connections", "Rate"]),
-        until in prop::sample::select(vec![json!({"p99": "1ms"}), json!({"gain": "0.02"})]),
+        until in prop::sample::select(vec![json!({"p99": "1ms"}), json!({"gain": "0.02"}), json!({"serverCpus": "1"})]),
     ) {
         let spec = over(raise, range, &until);
         let mut points: Vec<SearchPoint> = Vec::new();
         while let Next::Measure(value) = next(&spec, &points) {
             prop_assert!((range.0..=range.1).contains(&value), "{value} is not from {} to {}", range.0, range.1);
             let (rate, p99_milliseconds, followed) = noise[points.len()];
-            points.push(SearchPoint { p99_milliseconds, followed, ..point(value, rate, 0.0) });
+            let server_cpus = p99_milliseconds;
+            points.push(SearchPoint { p99_milliseconds, server_cpus, followed, ..point(value, rate, 0.0) });
         }
         prop_assert!(points.len() <= usize::try_from(spec.most_points()).unwrap());
         prop_assert!(spec.most_points() <= dragstrip_crds::run::MOST_POINTS);
