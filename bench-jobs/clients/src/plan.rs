@@ -160,7 +160,7 @@ fn batch_work(batch: &BatchSpec, configuration: &Configuration) -> Result<BatchW
         batch_size: within("loadgen.batch.batchSize", batch.batch_size.into(), 1..=1_000_000)?,
         parallelism: within("loadgen.batch.parallelism", batch.parallelism.into(), 1..=10_000)?,
         key_bytes: within("loadgen.batch.keySize", batch.key_size.into(), 1..=65_536)?,
-        value_bytes: configuration.data_bytes,
+        value_bytes: configuration.data_bytes[0],
         lifetime,
         duration,
     })
@@ -242,6 +242,16 @@ mod tests {
                 r#""client": "Fred", "library": {"tasks": 10}, "ratio": "0:1", "keyPattern": "Sequential", "keyMaximum": 8"#,
                 "{}",
                 "cannot be divided over 10",
+            ),
+            (
+                r#""client": "Fred", "library": {}, "operations": [{"operation": "Get", "keyPrefix": "a:"}]"#,
+                "{}",
+                "loadgen.client Raw alone has",
+            ),
+            (
+                &format!(r#""client": "Fred", "library": {{}}, "compressibility": "0.5", {batch}"#),
+                "{}",
+                "loadgen.client Raw alone has",
             ),
         ] {
             let refusal = plan(&format!(r#"{{"duration": "5s", {loadgen}}}"#), server).unwrap_err();

@@ -140,7 +140,7 @@ impl Conductor<'_> {
     fn tasks(&self, work: TaskWork, links: &[Link]) -> Result<Vec<LoadTask>, Ending> {
         let (counters, stop) = (Arc::clone(&self.counters), Arc::clone(&self.stop));
         let shared = Arc::new(SharedWork { work, counters, taken: AtomicU64::new(0), stop });
-        let value: Bytes = vec![b'x'; self.configuration.data_bytes].into();
+        let value: Bytes = vec![b'x'; self.configuration.data_bytes[0]].into();
         let task = |(index, link): (usize, &Link)| {
             LoadTask::new(self.configuration, Arc::clone(&shared), link.clone(), value.clone(), index)
         };

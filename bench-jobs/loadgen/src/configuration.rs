@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use dragstrip_crds::units::{Decimal, Period};
-use dragstrip_crds::workload::{Client, KeyPattern, LoadgenSpec, OnMiss, OperationName};
+use dragstrip_crds::workload::{Client, KeyPattern, LoadgenOperation, LoadgenSpec, OnMiss, OperationName};
 use dragstrip_results::protocol::PASSWORD_VARIABLE;
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ use crate::specification::{Server, Specification, Task};
 use crate::wire::outgoing::SHARED_VALUE_BYTES;
 use crate::workload::keys::{KeyPicker, KeySpace, MISSING_PREFIX, Share};
 use crate::workload::mix::{Cycle, OperationIndex};
-use crate::workload::operations::{OperationSpec, VALUE_BYTES, within};
+use crate::workload::operations::{OperationSpec, sizes, within};
 use crate::workload::streams::Crowd;
 
 /// Text before the key number when none is declared.
@@ -64,8 +64,10 @@ pub struct Configuration {
     /// The operations that are sent; last the one that follows a miss, if any does.
     pub operations: Vec<OperationSpec>,
     pub keys: KeySpace,
-    /// Size of values in bytes, unless an operation has its own.
-    pub data_bytes: usize,
+    /// Smallest and largest size of values in bytes, unless an operation has its own.
+    pub data_bytes: [usize; 2],
+    /// Share of each value that is one repeated byte; the rest is random.
+    pub compressibility: f64,
     /// Requests written at once on a connection.
     pub pipeline: usize,
     pub limit: Limit,
@@ -119,13 +121,17 @@ impl Configuration {
         let progress_interval = specification.progress_interval.as_ref().map(Period::duration);
         let crowd = Crowd { index: specification.client_index, processes: specification.clients };
         let connections = load.connections_per_thread.into();
+        let compressibility = load.compressibility.as_ref().map_or(1.0, Decimal::value);
+        refuse_if(!(0.0..=1.0).contains(&compressibility), "loadgen.compressibility must be from 0 to 1")?;
+        let data_bytes = sizes(load.data_size, load.data_size_maximum);
         let configuration = Self {
             credentials: credentials(specification.server.username.as_ref(), password)?,
             threads: within("loadgen.threads", load.threads.into(), 1..=1024)?,
             connections_per_thread: within("loadgen.connectionsPerThread", connections, 1..=10_000)?,
-            operations: operations(&specification)?,
-            keys: keys(&specification, crowd)?,
-            data_bytes: within("loadgen.dataSize", load.data_size, VALUE_BYTES)?,
+            operations: operations(&specification, crowd)?,
+            keys: keys("loadgen", load, specification.task, crowd)?,
+            data_bytes: data_bytes.map_err(|problem| format!("loadgen.{problem}"))?,
+            compressibility,
             pipeline: within("loadgen.pipeline", load.pipeline.into(), 1..=10_000)?,
             limit: limit(&specification)?,
             warmup: duration(&specification.warmup, 0),
@@ -161,8 +167,12 @@ impl Configuration {
     /// Checks that so many connections or tasks can draw keys; the last has the smallest share.
     pub fn check_keys(&self, clients: u64) -> Result<(), SpecificationError> {
         let share = Share { index: clients.saturating_sub(1), connections: clients };
-        let picker = KeyPicker::new(&self.keys, share);
-        picker.map_err(|error| format!("loadgen.keyMinimum and loadgen.keyMaximum: {error}"))?;
+        let own = self.operations.iter().filter_map(|operation| operation.key_space.as_ref());
+        for keys in own.chain([&self.keys]) {
+            KeyPicker::new(keys, share).map_err(|error| {
+                format!("loadgen: keyMinimum and keyMaximum of the keys {}*: {error}", keys.prefix)
+            })?;
+        }
         Ok(())
     }
 
@@ -213,11 +223,13 @@ impl Configuration {
 
     /// Batches are encoded in memory, large values excepted.
     fn check_sizes(&self) -> Result<(), SpecificationError> {
-        let key = (self.keys.prefix.len() + MISSING_PREFIX.len()) as u64 + REQUEST_OVERHEAD_BYTES;
         let largest = self.operations.iter().map(|operation| {
-            let value = operation.data_bytes.unwrap_or(self.data_bytes);
-            let copied = value < SHARED_VALUE_BYTES && operation.kind.has_data();
-            operation.keys_per_command().max(1) as u64 * 2 * (key + if copied { value as u64 } else { 0 })
+            let prefix = &operation.key_space.as_ref().unwrap_or(&self.keys).prefix;
+            let key = (prefix.len() + MISSING_PREFIX.len()) as u64 + REQUEST_OVERHEAD_BYTES;
+            let [least, most] = operation.data_bytes.unwrap_or(self.data_bytes);
+            let copied = least < SHARED_VALUE_BYTES && operation.kind.has_data();
+            let value = if copied { most.min(SHARED_VALUE_BYTES) as u64 } else { 0 };
+            operation.keys_per_command().max(1) as u64 * 2 * (key + value)
         });
         refuse_if(
             largest.max().unwrap_or(0).saturating_mul(self.pipeline as u64) > MAXIMUM_BATCH_BYTES,
@@ -237,19 +249,18 @@ fn credentials(
     Ok(password.map(|password| Credentials { username: username.cloned(), password }))
 }
 
-fn operations(specification: &Specification) -> Result<Vec<OperationSpec>, SpecificationError> {
+fn operations(specification: &Specification, crowd: Crowd) -> Result<Vec<OperationSpec>, SpecificationError> {
     let load = &specification.loadgen;
-    let read = |(place, declared)| {
-        OperationSpec::declared(declared)
-            .map_err(|problem| format!("loadgen.operations[{place}]: {problem}").into())
+    let read = |(place, declared): (usize, &LoadgenOperation)| -> Result<_, SpecificationError> {
+        let field = format!("loadgen.operations[{place}]");
+        let operation = OperationSpec::declared(declared).map_err(|problem| format!("{field}: {problem}"))?;
+        Ok(OperationSpec { key_space: own_keys(&field, load, declared, crowd)?, ..operation })
     };
     let mut sent: Vec<OperationSpec> = match specification.task {
         Task::WriteKeys => return Ok(vec![OperationSpec::of(OperationName::Set, 1)]),
         Task::VerifyKeys => return Ok(vec![OperationSpec::of(OperationName::Exists, 1)]),
         Task::Load if load.operations.is_empty() => ratio(load)?,
-        Task::Load => {
-            load.operations.iter().enumerate().map(read).collect::<Result<_, SpecificationError>>()?
-        }
+        Task::Load => load.operations.iter().enumerate().map(read).collect::<Result<_, _>>()?,
     };
     sent.extend(load.on_miss.map(|OnMiss::Set| OperationSpec::set(load, 0, true)));
     Ok(sent)
@@ -270,16 +281,35 @@ fn ratio(load: &LoadgenSpec) -> Result<Vec<OperationSpec>, SpecificationError> {
     Ok(operations)
 }
 
+/// The keys that an operation of `load` draws by itself, if it declares any of them.
+fn own_keys(
+    field: &str,
+    load: &LoadgenSpec,
+    operation: &LoadgenOperation,
+    crowd: Crowd,
+) -> Result<Option<KeySpace>, SpecificationError> {
+    if !operation.has_own_keys() {
+        return Ok(None);
+    }
+    let own = LoadgenSpec {
+        key_prefix: operation.key_prefix.clone().or_else(|| load.key_prefix.clone()),
+        key_minimum: operation.key_minimum.unwrap_or(load.key_minimum),
+        key_maximum: operation.key_maximum.unwrap_or(load.key_maximum),
+        key_pattern: operation.key_pattern.unwrap_or(load.key_pattern),
+        ..load.clone()
+    };
+    keys(field, &own, Task::Load, crowd).map(Some)
+}
+
 /// The keys; of sequential ones this process has its own part, where there are enough.
-fn keys(specification: &Specification, crowd: Crowd) -> Result<KeySpace, SpecificationError> {
-    let load = &specification.loadgen;
-    let is_load = specification.task == Task::Load;
+fn keys(field: &str, load: &LoadgenSpec, task: Task, crowd: Crowd) -> Result<KeySpace, SpecificationError> {
+    let is_load = task == Task::Load;
     let exponent = load.zipf_exponent.as_ref().map_or(DEFAULT_ZIPF_EXPONENT, Decimal::value);
     refuse_if(!(0.01..=10.0).contains(&exponent), "loadgen.zipfExponent must be from 0.01 to 10")?;
     let mut keys = KeySpace {
         prefix: load.key_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.into()),
-        minimum: within("loadgen.keyMinimum", load.key_minimum, 0..=LARGEST)?,
-        maximum: within("loadgen.keyMaximum", load.key_maximum, 0..=LARGEST)?,
+        minimum: within(&format!("{field}.keyMinimum"), load.key_minimum, 0..=LARGEST)?,
+        maximum: within(&format!("{field}.keyMaximum"), load.key_maximum, 0..=LARGEST)?,
         pattern: if is_load { load.key_pattern } else { KeyPattern::Sequential },
         zipf_exponent: exponent,
     };
@@ -333,7 +363,7 @@ mod tests {
             duration=1m30s seed=4 connectionsPerThread=2";
         let configuration = example(words, &[]).unwrap();
         let weights: Vec<u64> = configuration.operations.iter().map(|it| it.weight).collect();
-        assert_eq!((weights, configuration.data_bytes), (vec![2, 3], 10));
+        assert_eq!((weights, configuration.data_bytes), (vec![2, 3], [10, 10]));
         assert_eq!(configuration.limit, Limit::Duration(Duration::from_secs(90)));
         assert_eq!((configuration.keys.pattern, configuration.keys.keys()), (KeyPattern::Gaussian, 5));
         assert_eq!((configuration.target().as_str(), configuration.progress_interval), ("h:6379", None));
@@ -354,6 +384,8 @@ mod tests {
             ("duration=1s keyMinimum=-1", "loadgen.keyMinimum must be from 0"),
             ("duration=1s keyPattern=Sequential keyMaximum=18", "cannot be divided over 20"),
             ("duration=1s dataSize=999999999", "loadgen.dataSize must be from 1 to 536870912"),
+            ("duration=1s dataSizeMaximum=999999999", "loadgen.dataSizeMaximum must be from 1 to 536870912"),
+            ("duration=1s compressibility=\"1.1\"", "loadgen.compressibility must be from 0 to 1"),
             ("duration=1s clients=2 clientIndex=2", "clientIndex must be less than clients"),
             ("duration=1s rate.operationsPerSecond=0", "loadgen.rate.operationsPerSecond must be"),
             ("duration=1s rate.operationsPerSecond=5 pipeline=2", "leave loadgen.pipeline at 1"),
@@ -374,6 +406,13 @@ mod tests {
             ("server.cluster=true", "Mget keys=2", "a {hashtag}, which puts all keys in one slot"),
             ("", "Set dataSize=999999999", "loadgen.operations[0]: dataSize must be"),
             ("", "Get keys=2", "loadgen.operations[0]: keys has no meaning for Get"),
+            ("", "Get keyMinimum=-1", "loadgen.operations[0].keyMinimum must be from 0"),
+            (
+                "",
+                "Get keyPattern=Sequential keyPrefix=a: keyMaximum=18",
+                "keys a:*: 19 keys cannot be divided",
+            ),
+            ("pipeline=10000", "Mset keys=4 dataSize=5 dataSizeMaximum=99999", "exceed 1 GiB"),
             ("pipeline=100", "Mset keys=1000 dataSize=16000", "exceed 1 GiB"),
         ] {
             let refusal = example(&format!("duration=1s {words}"), &[operation]).unwrap_err();
@@ -392,6 +431,24 @@ mod tests {
             (Limit::AllKeys, KeyPattern::Sequential)
         );
         assert_eq!(configuration.operations, [OperationSpec::of(OperationName::Exists, 1)]);
+    }
+
+    #[test]
+    fn an_operation_has_the_keys_of_the_load_but_for_what_it_declares() {
+        let words = "duration=1s connectionsPerThread=2 keyPrefix=a: keyMaximum=99 clients=2 clientIndex=1";
+        let operations = ["Get", "Get keyPrefix=b:", "Set keyMaximum=9 keyPattern=Sequential"];
+        let configuration = example(words, &operations).unwrap();
+        let own: Vec<_> = configuration.operations.iter().map(|it| it.key_space.as_ref()).collect();
+        assert_eq!(own[0], None);
+        let prefixed = KeySpace { prefix: "b:".into(), ..configuration.keys.clone() };
+        assert_eq!(own[1], Some(&prefixed));
+        let divided = KeySpace {
+            minimum: 5,
+            maximum: 9,
+            pattern: KeyPattern::Sequential,
+            ..configuration.keys.clone()
+        };
+        assert_eq!(own[2], Some(&divided), "processes divide sequential keys of an operation too");
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub enum OperationName {
 #[x_kube(
     validation = Rule::new("has(self.operation) != has(self.command)")
         .message("set exactly one of operation (such as Get) and command (a template)"),
-    validation = Rule::new("!has(self.expiry) || (has(self.operation) && self.operation in ['Set', 'MsetExpireat'])")
-        .message("expiry goes with operation Set or MsetExpireat; write it into the command of a template"),
+    validation = Rule::new("!has(self.expiry) || has(self.command) || (has(self.operation) && self.operation in ['Set', 'MsetExpireat'])")
+        .message("expiry goes with a command, or with operation Set or MsetExpireat"),
     validation = Rule::new("!self.missing || (has(self.operation) && self.operation in ['Get', 'Mget', 'Del', 'Exists'])")
         .message("missing goes with operation Get, Mget, Del or Exists"),
 )]
@@ -60,8 +60,9 @@ pub struct LoadgenOperation {
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 100_000))]
     pub keys: i32,
-    /// Lifetime of the written keys, such as 300s: `SET ... EX`, or the EXPIREAT of MsetExpireat. Keys
-    /// do not expire if omitted.
+    /// Lifetime of the written keys, such as 300s: `SET ... EX`, or the EXPIREAT of MsetExpireat. A `command`
+    /// with `__key__` as its first argument is followed by an EXPIRE of that key, sent together as one operation.
+    /// Keys do not expire if omitted.
     pub expiry: Option<Period>,
     /// Longest lifetime, such as 600s: each is then drawn evenly from `expiry` to this, in whole seconds, so
     /// that keys written together do not expire together. Defaults to `expiry`.
@@ -72,13 +73,30 @@ pub struct LoadgenOperation {
     /// Read keys that are never written. Defaults to false.
     #[serde(default)]
     pub missing: bool,
-    /// Value size in bytes. Defaults to the dataSize of the load.
+    /// Value size in bytes. Defaults to the sizes of the load.
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: Option<i64>,
+    /// Largest value size in bytes, such as 8000: the size of each value is then drawn evenly from this entry's
+    /// `dataSize` to this. Defaults to its `dataSize`.
+    #[schemars(range(min = 1, max = 536_870_912))]
+    pub data_size_maximum: Option<i64>,
+    /// Text before the number of this operation's keys, such as `session:`. An operation with a keyPrefix,
+    /// keyMinimum, keyMaximum or keyPattern draws its keys by itself, and its results have the prefix in their
+    /// name: `GET session:*`. Defaults to the keyPrefix of the load.
+    #[schemars(length(max = 40))]
+    pub key_prefix: Option<String>,
+    /// First key number of this operation, such as 0. Defaults to the keyMinimum of the load.
+    #[schemars(range(min = 0, max = LARGEST))]
+    pub key_minimum: Option<i64>,
+    /// Last key number of this operation, such as 99999. Defaults to the keyMaximum of the load.
+    #[schemars(range(min = 0, max = LARGEST))]
+    pub key_maximum: Option<i64>,
+    /// How this operation draws its keys, such as Zipfian. Defaults to the keyPattern of the load.
+    pub key_pattern: Option<KeyPattern>,
 }
 
 /// What follows a GET that did not find its key; nothing if omitted. Set sends a SET of it on the same
-/// connection at once, with `dataSize` and `expiry`. These SETs are the operation `SET (miss)`: they are extra
+/// connection at once, with the sizes and lifetimes of the load. These SETs are the operation `SET (miss)`: they are extra
 /// to `requestsPerConnection` and to the schedule of `rate`, are part of a closed loop's batch, and are not
 /// in the phase's throughput and latency (TOTAL). MGET and commands of a template are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -290,6 +308,15 @@ pub struct LoadgenSpec {
     #[serde(default = "long::<32>")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,
+    /// Largest value size in bytes, such as 8000: the size of each value is then drawn evenly from `dataSize` to
+    /// this. Defaults to `dataSize`.
+    #[schemars(range(min = 1, max = 536_870_912))]
+    pub data_size_maximum: Option<i64>,
+    /// Share of each value that is one repeated byte, from "0" to "1", such as "0.5". The rest are random bytes,
+    /// other ones in each value. The values of the phase's `load` have the same share. Defaults to "1".
+    #[x_kube(validation = Rule::new(decimal_between("0.0", "1.0"))
+        .message("compressibility is from 0 to 1, such as \"0.5\""))]
+    pub compressibility: Option<Decimal>,
     /// Text before the key's number. Defaults to `dragstrip-`.
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
@@ -337,6 +364,8 @@ impl Default for LoadgenSpec {
             replica_reads: false,
             pipeline: 1,
             data_size: 32,
+            data_size_maximum: None,
+            compressibility: None,
             key_prefix: None,
             key_minimum: 0,
             key_maximum: 1_000_000,

@@ -44,7 +44,8 @@ fn operation(operation: &LoadgenOperation) -> (String, i64) {
     let name = built_in.or(operation.command.as_deref().map(name)).unwrap_or_default();
     let keys = if operation.keys > 1 { format!(" of {} keys", operation.keys) } else { String::new() };
     let missing = if operation.missing { " of missing keys" } else { "" };
-    (format!("{name}{keys}{missing}"), operation.weight.into())
+    let prefix = operation.key_prefix.as_ref().map(|prefix| format!(" {prefix}*")).unwrap_or_default();
+    (format!("{name}{prefix}{keys}{missing}"), operation.weight.into())
 }
 
 fn loadgen(spec: &LoadgenSpec) -> String {
@@ -56,7 +57,8 @@ fn loadgen(spec: &LoadgenSpec) -> String {
     };
     let rate = spec.rate.as_ref().map(|rate| format!(", {}/s", rate.operations_per_second));
     let fills = if spec.on_miss.is_some() { ", SET on miss" } else { "" };
-    format!("{sent}{fills}, {} B{}", spec.data_size, rate.unwrap_or_default())
+    let most = spec.data_size_maximum.map(|most| format!("-{most}")).unwrap_or_default();
+    format!("{sent}{fills}, {}{most} B{}", spec.data_size, rate.unwrap_or_default())
 }
 
 fn bullmq(spec: &BullmqSpec) -> String {
@@ -111,6 +113,12 @@ mod tests {
                 json!({"loadgen": {"duration": "1s", "operations": [{"operation": "Mget", "keys": 10}],
                     "rate": {"operationsPerSecond": 5000}}}),
                 "MGET of 10 keys, 32 B, 5000/s",
+            ),
+            (
+                json!({"loadgen": {"duration": "1s", "dataSizeMaximum": 64, "operations": [
+                    {"operation": "Get", "keyPrefix": "page:"}, {"operation": "Get", "keyPrefix": "user:"}
+                ]}}),
+                "GET page:* 50%, GET user:* 50%, 32-64 B",
             ),
             (
                 json!({"bullmq": {"duration": "30s", "writers": 16, "queues": 8}}),

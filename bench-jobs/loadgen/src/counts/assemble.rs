@@ -172,9 +172,9 @@ impl Counts<'_> {
     }
 }
 
-/// Whether an operation reads keys. A second one of the same name is `MGET#2`.
+/// Whether an operation reads keys. A second one of the same name is `MGET#2`, one with its own keys `MGET page:*`.
 fn is_read(name: &str) -> bool {
-    ["GET", "MGET", "EXISTS"].contains(&name.split('#').next().unwrap_or(name))
+    ["GET", "MGET", "EXISTS"].contains(&name.split([' ', '#']).next().unwrap_or(name))
 }
 
 pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, ending: Ending) -> Report {

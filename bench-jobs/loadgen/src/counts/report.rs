@@ -40,7 +40,8 @@ pub struct Report {
     /// Sums over all operations.
     pub totals: Totals,
     /// Results of each operation that was sent: `SET`, `GET`, `MSET+EXPIREAT`, or the command of a
-    /// template; a second one of the same name ends in `#2`. `SET (miss)` are those that `onMiss` sent;
+    /// template, with the prefix of its own keys if it has some (`GET page:*`); a second one of the same name
+    /// ends in `#2`. `SET (miss)` are those that `onMiss` sent;
     /// their latency begins when the miss was read. The latency of an operation is the
     /// time from just before its batch is handed to the kernel, in an open loop from its intended
     /// time, until the read that brought the last byte of its reply returned. An operation that

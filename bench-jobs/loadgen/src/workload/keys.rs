@@ -11,7 +11,7 @@ use thiserror::Error;
 pub(crate) const MISSING_PREFIX: &str = "missing:";
 
 /// Which keys are used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KeySpace {
     /// Text before the key number.
     pub prefix: String,

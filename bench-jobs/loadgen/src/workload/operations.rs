@@ -9,6 +9,7 @@ use dragstrip_crds::workload::{LoadgenOperation, LoadgenSpec, OperationName};
 use dragstrip_results::result::FILL;
 
 use crate::wire::scanner::ReplyKind;
+use crate::workload::keys::KeySpace;
 use crate::workload::template::CommandTemplate;
 
 /// Sizes of values that a server accepts.
@@ -20,6 +21,12 @@ pub fn within<T: TryFrom<i64>>(field: &str, number: i64, range: RangeInclusive<i
     valid
         .and_then(|number| T::try_from(number).ok())
         .ok_or_else(|| format!("{field} must be from {} to {}", range.start(), range.end()))
+}
+
+/// The smallest and the largest size of values, in bytes.
+pub(crate) fn sizes(least: i64, most: Option<i64>) -> Result<[usize; 2], String> {
+    let most = most.unwrap_or(least);
+    Ok([within("dataSize", least, VALUE_BYTES)?, within("dataSizeMaximum", most, VALUE_BYTES)?])
 }
 
 /// What a request does.
@@ -57,7 +64,7 @@ impl OperationKind {
 }
 
 /// One operation of a mix.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OperationSpec {
     pub kind: OperationKind,
     /// Share of the requests, relative to the other operations.
@@ -70,8 +77,10 @@ pub struct OperationSpec {
     pub absolute_expiry: bool,
     /// Whether the keys are of a prefix that is never written.
     pub missing: bool,
-    /// Size of values, in bytes, instead of the common one.
-    pub data_bytes: Option<usize>,
+    /// Smallest and largest size of values, in bytes, instead of the common ones.
+    pub data_bytes: Option<[usize; 2]>,
+    /// Its own keys instead of the common ones.
+    pub key_space: Option<KeySpace>,
     /// Whether it only follows a GET that missed, with the same key: its weight is 0.
     pub follows_miss: bool,
 }
@@ -87,6 +96,7 @@ impl OperationSpec {
             absolute_expiry: false,
             missing: false,
             data_bytes: None,
+            key_space: None,
             follows_miss: false,
         }
     }
@@ -97,7 +107,7 @@ impl OperationSpec {
         Self { expiry_seconds, follows_miss, ..Self::of(OperationName::Set, weight) }
     }
 
-    /// The operation that a specification declares; the error names the field.
+    /// The operation that a specification declares, without its own keys; the error names the field.
     pub fn declared(declared: &LoadgenOperation) -> Result<Self, String> {
         let kind = match (declared.operation, &declared.command) {
             (Some(name), None) => OperationKind::Named(name),
@@ -111,7 +121,11 @@ impl OperationSpec {
             expiry_seconds: lifetime(declared.expiry.as_ref(), declared.expiry_maximum.as_ref()),
             absolute_expiry: declared.absolute_expiry,
             missing: declared.missing,
-            data_bytes: declared.data_size.map(|bytes| within("dataSize", bytes, VALUE_BYTES)).transpose()?,
+            data_bytes: declared
+                .data_size
+                .map(|least| sizes(least, declared.data_size_maximum))
+                .transpose()?,
+            key_space: None,
             follows_miss: false,
             kind,
         };
@@ -128,9 +142,10 @@ impl OperationSpec {
     fn unfit(&self) -> Option<&'static str> {
         use OperationName::{Del, Exists, Get, Mget, Mset, MsetExpireat, Set};
         let is = |names: &[OperationName]| self.kind.is_one_of(names);
+        let expires = is(&[Set, MsetExpireat]) || matches!(self.kind, OperationKind::Command(_));
         let fields = [
             ("keys", self.keys != 1 && !is(&[Mset, Mget, Del, Exists, MsetExpireat])),
-            ("expiry", self.expiry_seconds.is_some() && !is(&[Set, MsetExpireat])),
+            ("expiry", self.expiry_seconds.is_some() && !expires),
             ("absoluteExpiry", self.absolute_expiry && !is(&[Set])),
             ("missing", self.missing && !is(&[Get, Mget, Del, Exists])),
             ("dataSize", self.data_bytes.is_some() && !self.kind.has_data()),
@@ -138,9 +153,19 @@ impl OperationSpec {
         fields.into_iter().find(|(_, unfit)| *unfit).map(|(field, _)| field)
     }
 
-    /// Name in reports; equal names in a mix get a number.
+    /// Name in reports, such as GET, or `GET page:*` of one with its own keys; equal names in a mix get a number.
     pub fn name(&self) -> String {
-        if self.follows_miss { FILL.to_owned() } else { self.kind.word().to_uppercase() }
+        let word = self.kind.word().to_uppercase();
+        match &self.key_space {
+            _ if self.follows_miss => FILL.to_owned(),
+            Some(keys) => format!("{word} {}*", keys.prefix),
+            None => word,
+        }
+    }
+
+    /// Whether an EXPIRE of its key follows the command of a template.
+    pub(crate) fn is_expired_after(&self) -> bool {
+        self.expiry_seconds.is_some() && matches!(self.kind, OperationKind::Command(_))
     }
 
     /// The server's names of the commands of one request, with how many of each.
@@ -148,7 +173,8 @@ impl OperationSpec {
         if self.kind.is_one_of(&[OperationName::MsetExpireat]) {
             return vec![("mset".into(), 1), ("expireat".into(), self.keys as u64)];
         }
-        vec![(self.kind.word(), 1)]
+        let expire = self.is_expired_after().then(|| ("expire".into(), 1));
+        std::iter::once((self.kind.word(), 1)).chain(expire).collect()
     }
 
     /// Keys of one request, over all its commands that may be in one slot only.
@@ -169,7 +195,10 @@ impl OperationSpec {
             redirected: false,
             fills: false,
         };
-        let OperationKind::Named(name) = self.kind else { return one(Expected::Anything) };
+        let OperationKind::Named(name) = self.kind else {
+            let replies = 1 + u64::from(self.is_expired_after());
+            return ReplyShape { others: Expected::Integer, replies, ..one(Expected::Anything) };
+        };
         match name {
             OperationName::Set | OperationName::Mset => one(Expected::Simple),
             OperationName::Get => one(Expected::Value),
@@ -321,6 +350,30 @@ mod tests {
         .map(|text| parse(text).unwrap())
         .collect();
         assert_eq!(names(&operations), ["SET", "MSET+EXPIREAT", "HSET", "HSET#2", "SET#2"]);
+    }
+
+    #[test]
+    fn operations_with_their_own_keys_have_the_prefix_in_their_name() {
+        let words = "duration=1s connectionsPerThread=1 onMiss=Set";
+        let mix = [
+            "Get keyPrefix=a:",
+            "Get keyPrefix=b:",
+            "Get keyPrefix=b: keyMaximum=5",
+            "Get",
+            "Set keyPrefix=(miss)",
+        ];
+        let operations = crate::configuration::example(words, &mix).unwrap().operations;
+        let expected = ["GET a:*", "GET b:*", "GET b:*#2", "GET", "SET (miss)*", FILL];
+        assert_eq!(names(&operations), expected, "two keyspaces would be one row");
+    }
+
+    #[test]
+    fn a_command_with_a_lifetime_is_two_commands_and_one_operation() {
+        let operation = parse("expiry=60s command HSET __key__ f v").unwrap();
+        assert_eq!(operation.commands(), [("hset".to_owned(), 1), ("expire".to_owned(), 1)]);
+        let shape = operation.replies();
+        assert_eq!((shape.first, shape.others, shape.replies), (Expected::Anything, Expected::Integer, 2));
+        assert_eq!(parse("command HSET __key__ f v").unwrap().replies().replies, 1);
     }
 
     #[test]

@@ -2,15 +2,17 @@
 //! again.
 //!
 //! Everything that stays the same between requests is encoded once, so a
-//! request costs a key draw, its decimal digits and a few copies.
+//! request costs a key draw, its decimal digits and a few copies. Only values whose size or
+//! bytes differ from request to request are put together for each.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dragstrip_crds::workload::OperationName;
-use rand::RngExt as _;
+use dragstrip_crds::{units::whole, workload::OperationName};
+use rand::distr::uniform::SampleUniform;
 use rand::rngs::SmallRng;
+use rand::{Rng as _, RngExt as _};
 
 use crate::configuration::Configuration;
 use crate::wire::outgoing::{Cursor, Outgoing, SHARED_VALUE_BYTES};
@@ -27,6 +29,9 @@ const MAXIMUM_DIGITS: usize = 20;
 const GET_HEAD: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 /// Longest end of a request of one key that has a copy for each number of digits.
 const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
+/// Places at which the random bytes of a value may begin: so many that a server which compresses
+/// values together finds hardly any bytes twice.
+const RANDOM_PLACES: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 enum Part {
@@ -35,11 +40,11 @@ enum Part {
     /// A key as a complete argument: a drawn one, or the one that this request drew at
     /// the place `earlier` among its keys.
     Key { heads: Arc<KeyHeads>, earlier: Option<usize> },
-    /// So many bytes of the shared block.
-    Shared(usize),
+    /// A value of a size drawn between two, as a complete argument of bytes of the shared block.
+    Value([usize; 2]),
     /// A lifetime drawn between two numbers of seconds, or the Unix time of its end, as a complete argument.
     Expiry { seconds: [u64; 2], absolute: bool },
-    /// An argument with keys or shared bytes inside.
+    /// An argument with keys or values inside.
     Word(Vec<WordPart>),
 }
 
@@ -48,7 +53,7 @@ enum WordPart {
     Text(Vec<u8>),
     /// The digits of a drawn key.
     Key,
-    Shared(usize),
+    Value([usize; 2]),
 }
 
 fn fixed(text: impl Into<Vec<u8>>) -> Part {
@@ -109,16 +114,19 @@ struct Request {
 
 impl Request {
     fn new(operation: &OperationSpec, configuration: &Configuration) -> Self {
-        let size = operation.data_bytes.unwrap_or(configuration.data_bytes);
-        let prefix = &configuration.keys.prefix;
+        let sizes = operation.data_bytes.unwrap_or(configuration.data_bytes);
+        let value = value(sizes, configuration.compressibility);
+        let prefix = &operation.key_space.as_ref().unwrap_or(&configuration.keys).prefix;
         let parts = match &operation.kind {
-            OperationKind::Named(name) => command(*name, operation, prefix, size),
+            OperationKind::Named(name) => command(*name, operation, prefix, &value),
             OperationKind::Command(template) => {
-                let words = &template.words;
-                let head = fixed(format!("*{}\r\n", words.len()));
-                std::iter::once(head)
-                    .chain(words.iter().flat_map(|word| parts_of(word, prefix, size)))
-                    .collect()
+                let head = fixed(format!("*{}\r\n", template.words.len()));
+                let words = template.words.iter().map(|word| part_of(word, prefix, &value, sizes));
+                let expire = operation.expiry_seconds.into_iter().flat_map(|seconds| {
+                    let key = Part::Key { heads: KeyHeads::new(prefix), earlier: Some(0) };
+                    [command_head("EXPIRE", 2), key, expiry(seconds, false)]
+                });
+                std::iter::once(head).chain(words).chain(expire).collect()
             }
         };
         Self { keyed: KeyedRequest::of(&parts), parts, replies: operation.replies() }
@@ -126,7 +134,7 @@ impl Request {
 }
 
 /// The parts of a command of the generator's own.
-fn command(name: OperationName, operation: &OperationSpec, prefix: &str, size: usize) -> Vec<Part> {
+fn command(name: OperationName, operation: &OperationSpec, prefix: &str, value: &Part) -> Vec<Part> {
     let prefix = if operation.missing { format!("{MISSING_PREFIX}{prefix}") } else { prefix.to_owned() };
     let heads = KeyHeads::new(&prefix);
     let key = |earlier| Part::Key { heads: Arc::clone(&heads), earlier };
@@ -138,7 +146,7 @@ fn command(name: OperationName, operation: &OperationSpec, prefix: &str, size: u
         OperationName::MsetExpireat => ("MSET".into(), keys * 2),
         _ => (format!("{name:?}").to_uppercase(), if writes { keys * 2 } else { keys }),
     };
-    let item = if writes { [vec![key(None)], value(size)].concat() } else { vec![key(None)] };
+    let item = if writes { vec![key(None), value.clone()] } else { vec![key(None)] };
     let mut parts = vec![command_head(&command, arguments)];
     (0..keys).for_each(|_| parts.extend_from_slice(&item));
     match name {
@@ -162,30 +170,43 @@ fn command_head(name: &str, arguments: usize) -> Part {
     fixed(format!("*{}\r\n${}\r\n{name}\r\n", arguments + 1, name.len()))
 }
 
-/// A value as a complete argument; large ones refer to the shared block.
-fn value(size: usize) -> Vec<Part> {
-    if size < SHARED_VALUE_BYTES {
-        return vec![argument(&"x".repeat(size))];
+/// A value as a complete argument: the same bytes each time if they are small and nothing is drawn.
+fn value(sizes: [usize; 2], compressibility: f64) -> Part {
+    match sizes {
+        [least, most] if least == most && most < SHARED_VALUE_BYTES && compressibility >= 1.0 => {
+            argument(&"x".repeat(most))
+        }
+        sizes => Part::Value(sizes),
     }
-    vec![fixed(format!("${size}\r\n")), Part::Shared(size), fixed("\r\n")]
 }
 
 /// The argument that a word of a template becomes.
-fn parts_of(word: &Word, prefix: &str, size: usize) -> Vec<Part> {
+fn part_of(word: &Word, prefix: &str, value: &Part, sizes: [usize; 2]) -> Part {
     match word.as_slice() {
-        [Piece::Text(text)] => vec![argument(text)],
-        [Piece::Key] => vec![Part::Key { heads: KeyHeads::new(prefix), earlier: None }],
-        [Piece::Data] => value(size),
+        [Piece::Text(text)] => argument(text),
+        [Piece::Key] => Part::Key { heads: KeyHeads::new(prefix), earlier: None },
+        [Piece::Data] => value.clone(),
         pieces => {
             let parts = pieces.iter().flat_map(|piece| match piece {
                 Piece::Text(text) => vec![WordPart::Text(text.clone().into_bytes())],
                 Piece::Key => vec![WordPart::Text(prefix.into()), WordPart::Key],
-                Piece::Data if size < SHARED_VALUE_BYTES => vec![WordPart::Text(vec![b'x'; size])],
-                Piece::Data => vec![WordPart::Shared(size)],
+                Piece::Data => vec![WordPart::Value(sizes)],
             });
-            vec![Part::Word(parts.collect())]
+            Part::Word(parts.collect())
         }
     }
+}
+
+/// What values are made of: random bytes if they have any, and behind them one that is repeated.
+fn block(configuration: &Configuration) -> Vec<u8> {
+    let written = configuration.operations.iter().filter(|operation| operation.kind.has_data());
+    let largest = written.map(|operation| operation.data_bytes.unwrap_or(configuration.data_bytes)[1]);
+    let largest = largest.max().unwrap_or(0);
+    let random = if configuration.compressibility < 1.0 { RANDOM_PLACES + largest } else { 0 };
+    let mut block = vec![0; random];
+    stream(configuration.seed, configuration.crowd, Purpose::Values, 0).fill_bytes(&mut block);
+    block.resize(random + largest, b'x');
+    block
 }
 
 /// A request that is always the same but for the digits of its one key.
@@ -250,7 +271,7 @@ fn joined(parts: &[Part]) -> Option<Vec<u8>> {
 pub(crate) struct RequestTemplates {
     requests: Vec<Request>,
     cycle: Cycle,
-    /// The block that large values refer to.
+    /// The bytes of values that are not encoded with their request; large ones refer to them.
     pub(crate) block: Vec<u8>,
     /// What follows a miss.
     pub(crate) fill: Option<OperationIndex>,
@@ -261,12 +282,10 @@ pub(crate) struct RequestTemplates {
 impl RequestTemplates {
     pub(crate) fn new(configuration: &Configuration) -> Self {
         let mix = &configuration.operations;
-        let written = mix.iter().filter(|operation| operation.kind.has_data());
-        let sizes = written.map(|operation| operation.data_bytes.unwrap_or(configuration.data_bytes));
         Self {
             requests: mix.iter().map(|operation| Request::new(operation, configuration)).collect(),
             cycle: configuration.cycle(),
-            block: vec![b'x'; sizes.max().filter(|size| *size >= SHARED_VALUE_BYTES).unwrap_or(0)],
+            block: block(configuration),
             fill: configuration.fill(),
             cluster: configuration.server().cluster,
         }
@@ -293,6 +312,8 @@ pub(crate) struct RequestSource {
     templates: Arc<RequestTemplates>,
     walk: OperationWalk,
     keys: KeySource,
+    /// By operation, what draws its own keys.
+    own_pickers: Vec<Option<KeyPicker>>,
 }
 
 impl RequestSource {
@@ -304,13 +325,18 @@ impl RequestSource {
     ) -> Result<Self, KeyError> {
         let keys = KeySource {
             picker: KeyPicker::new(&configuration.keys, share)?,
+            compressibility: configuration.compressibility,
             random: stream(configuration.seed, configuration.crowd, Purpose::Requests, share.index),
             routed: configuration.server().cluster,
             slot: None,
             drawn: Vec::new(),
             word: Outgoing::default(),
         };
-        Ok(Self { walk: templates.walk(share.index), templates, keys })
+        let own = |operation: &OperationSpec| {
+            operation.key_space.as_ref().map(|keys| KeyPicker::new(keys, share)).transpose()
+        };
+        let own_pickers = configuration.operations.iter().map(own).collect::<Result<_, _>>()?;
+        Ok(Self { walk: templates.walk(share.index), templates, keys, own_pickers })
     }
 
     /// Appends the next requests of one operation in a row, `limit` at most.
@@ -319,23 +345,37 @@ impl RequestSource {
         let operation = self.walk.current();
         let requests = self.walk.advance_within_row(limit);
         self.keys.slot = None;
-        let row = Row { operation, requests };
-        let Some(request) = self.templates.requests.get(operation.0) else { return row };
+        self.exchange_picker(operation);
+        self.write_requests(operation, requests, outgoing);
+        self.exchange_picker(operation);
+        Row { operation, requests }
+    }
+
+    /// Puts an operation's own picker in the place of the common one, or both back.
+    #[inline]
+    fn exchange_picker(&mut self, operation: OperationIndex) {
+        if let Some(Some(own)) = self.own_pickers.get_mut(operation.0) {
+            std::mem::swap(own, &mut self.keys.picker);
+        }
+    }
+
+    #[inline]
+    fn write_requests(&mut self, operation: OperationIndex, requests: u64, outgoing: &mut Outgoing) {
+        let Some(request) = self.templates.requests.get(operation.0) else { return };
         if let Some(keyed) = &request.keyed {
             for _ in 0..requests {
                 let key = self.keys.draw();
                 let range = keyed.write(&mut outgoing.bytes, key);
                 self.keys.note_slot(&outgoing.bytes, range);
             }
-            return row;
+            return;
         }
         for _ in 0..requests {
             self.keys.drawn.clear();
             for part in &request.parts {
-                self.keys.write(part, outgoing);
+                self.keys.write(part, &self.templates.block, outgoing);
             }
         }
-        row
     }
 
     /// Appends the request `fill` for the key that the request `get` missed.
@@ -344,7 +384,7 @@ impl RequestSource {
         for part in self.templates.requests.get(fill.0).into_iter().flat_map(|request| &request.parts) {
             match part {
                 Part::Key { .. } => outgoing.bytes.extend_from_slice(key),
-                part => self.keys.write(part, outgoing),
+                part => self.keys.write(part, &self.templates.block, outgoing),
             }
         }
     }
@@ -370,10 +410,11 @@ pub(crate) struct Row {
     pub(crate) requests: u64,
 }
 
-/// Draws the keys of one client and writes what contains them.
+/// Draws the keys and values of one client and writes what contains them.
 #[derive(Debug)]
 struct KeySource {
     picker: KeyPicker,
+    compressibility: f64,
     random: SmallRng,
     /// Whether the slot of the first key is needed.
     routed: bool,
@@ -406,8 +447,14 @@ impl KeySource {
         number
     }
 
+    /// A number drawn evenly between two; two equal ones need no draw.
     #[inline]
-    fn write(&mut self, part: &Part, outgoing: &mut Outgoing) {
+    fn between<T: SampleUniform + PartialOrd>(&mut self, [least, most]: [T; 2]) -> T {
+        if least < most { self.random.random_range(least..=most) } else { least }
+    }
+
+    #[inline]
+    fn write(&mut self, part: &Part, block: &[u8], outgoing: &mut Outgoing) {
         match part {
             Part::Fixed(bytes) => outgoing.bytes.extend_from_slice(bytes),
             Part::Key { heads, earlier } => {
@@ -418,9 +465,14 @@ impl KeySource {
                 let range = heads.write(&mut outgoing.bytes, key);
                 self.note_slot(&outgoing.bytes, range);
             }
-            Part::Shared(size) => outgoing.splice(0..*size),
-            Part::Expiry { seconds: [least, most], absolute } => {
-                let drawn = if least < most { self.random.random_range(*least..=*most) } else { *least };
+            Part::Value(sizes) => {
+                let size = self.between(*sizes);
+                write_length(&mut outgoing.bytes, size as u64);
+                self.write_value(size, block, outgoing);
+                outgoing.bytes.extend_from_slice(b"\r\n");
+            }
+            Part::Expiry { seconds, absolute } => {
+                let drawn = self.between(*seconds);
                 let begin = if *absolute { unix_seconds() } else { 0 };
                 let mut buffer = itoa::Buffer::new();
                 let text = buffer.format(begin.saturating_add(drawn));
@@ -428,11 +480,24 @@ impl KeySource {
                 outgoing.bytes.extend_from_slice(text.as_bytes());
                 outgoing.bytes.extend_from_slice(b"\r\n");
             }
-            Part::Word(parts) => self.write_word(parts, outgoing),
+            Part::Word(parts) => self.write_word(parts, block, outgoing),
         }
     }
 
-    fn write_word(&mut self, parts: &[WordPart], outgoing: &mut Outgoing) {
+    /// Writes random bytes from anywhere in the block, and the repeated ones from its end.
+    fn write_value(&mut self, size: usize, block: &[u8], outgoing: &mut Outgoing) {
+        let repeated = usize::try_from(whole(size as f64 * self.compressibility)).unwrap_or(size);
+        let random = size.saturating_sub(repeated);
+        let begin = if random > 0 { self.random.random_range(0..RANDOM_PLACES) } else { 0 };
+        for range in [begin..begin + random, block.len().saturating_sub(repeated)..block.len()] {
+            match block.get(range.clone()) {
+                Some(bytes) if size < SHARED_VALUE_BYTES => outgoing.bytes.extend_from_slice(bytes),
+                _ => outgoing.splice(range),
+            }
+        }
+    }
+
+    fn write_word(&mut self, parts: &[WordPart], block: &[u8], outgoing: &mut Outgoing) {
         let mut word = std::mem::take(&mut self.word);
         word.clear();
         for part in parts {
@@ -441,7 +506,10 @@ impl KeySource {
                 WordPart::Key => {
                     word.bytes.extend_from_slice(itoa::Buffer::new().format(self.next()).as_bytes());
                 }
-                WordPart::Shared(size) => word.splice(0..*size),
+                WordPart::Value(sizes) => {
+                    let size = self.between(*sizes);
+                    self.write_value(size, block, &mut word);
+                }
             }
         }
         // The key is the complete word: what stands before and after its placeholder belongs to it.
@@ -534,6 +602,8 @@ mod tests {
             "Set expiry=5s absoluteExpiry=true",
             "Set expiry=5s expiryMaximum=6s",
             "Set dataSize=5000",
+            "Set dataSize=5 dataSizeMaximum=6",
+            "expiry=5s command SADD __key__ a",
             "Mget keys=2",
             "command PING",
             "command A x__key__",
@@ -556,9 +626,102 @@ mod tests {
             ("command ZADD z: 5 __key__", "*4 $4 ZADD $2 z: $1 5 $3 k:9 "),
             ("command HSET {a}__key__:b f __data__", "*4 $4 HSET $8 {a}k:9:b $1 f $3 xxx "),
             ("command PING", "*1 $4 PING "),
+            ("Get keyPrefix=page:", "*2 $3 GET $6 page:9 "),
+            ("Mget keys=2 keyPrefix=p: missing=true", "*3 $4 MGET $11 missing:p:9 $12 missing:p:10 "),
+            ("expiry=5s command SADD __key__ a", "*3 $4 SADD $3 k:9 $1 a *3 $6 EXPIRE $3 k:9 $1 5 "),
         ] {
             assert_eq!(written(&[operation], 1), text, "{operation}");
         }
+    }
+
+    #[test]
+    fn an_operation_with_its_own_keys_draws_them_by_itself() {
+        let mix = ["Get", "Get keyPrefix=p: keyMinimum=1 keyMaximum=3", "Incr"];
+        assert_eq!(
+            written(&mix, 7),
+            "*2 $3 GET $3 k:9 *2 $3 GET $3 p:1 *2 $4 INCR $4 k:10 \
+             *2 $3 GET $3 k:9 *2 $3 GET $3 p:2 *2 $4 INCR $4 k:10 *2 $3 GET $3 k:9 "
+        );
+        let text = written(&["Get keyPattern=Uniform keyMinimum=1 keyMaximum=4"], 4_000);
+        let drawn = [1, 2, 3, 4].map(|key| text.matches(&format!("k:{key} ")).count());
+        // 3 degrees of freedom: 99.9 % of samples stay below 16.3.
+        let chi_squared: f64 = drawn.map(|count| (count as f64 - 1_000.0).powi(2) / 1_000.0).iter().sum();
+        assert!(chi_squared < 16.3, "{drawn:?} of the keys 1 to 4 are not even");
+    }
+
+    /// Everything that is written for so many requests, large values included.
+    fn wire(configuration: &Configuration, count: usize) -> Vec<u8> {
+        let templates = Arc::new(RequestTemplates::new(configuration));
+        let mut source = RequestSource::new(configuration, Arc::clone(&templates), ALONE).unwrap();
+        let (mut outgoing, mut cursor, mut wire) = (Outgoing::default(), Cursor::default(), Vec::new());
+        (0..count).for_each(|_| assert_eq!(source.write_row(&mut outgoing, 1).requests, 1));
+        loop {
+            let rest = outgoing.rest(cursor, &templates.block);
+            if rest.is_empty() {
+                return wire;
+            }
+            wire.extend_from_slice(rest);
+            let written = rest.len();
+            outgoing.advance(&mut cursor, written);
+        }
+    }
+
+    /// The values of SETs.
+    fn values(mut wire: &[u8]) -> Vec<Vec<u8>> {
+        let mut values = Vec::new();
+        while !wire.is_empty() {
+            let mut lines = wire.splitn(7, |byte| *byte == b'\n');
+            let length = lines.nth(5).unwrap();
+            let length: usize = std::str::from_utf8(&length[1..length.len() - 1]).unwrap().parse().unwrap();
+            let rest = lines.next().unwrap();
+            values.push(rest[..length].to_vec());
+            assert_eq!(&rest[length..length + 2], b"\r\n", "the value has another length than declared");
+            wire = &rest[length + 2..];
+        }
+        values
+    }
+
+    #[test]
+    fn sizes_of_values_are_drawn_evenly_from_the_smallest_to_the_largest() {
+        for configuration in [
+            configured("ratio=1:0 dataSize=2 dataSizeMaximum=4", &[]),
+            configured("", &["Set dataSize=2 dataSizeMaximum=4"]),
+            configured("", &["dataSize=2 dataSizeMaximum=4 command APPEND __key__ __data__"]),
+        ] {
+            let sizes: Vec<usize> = values(&wire(&configuration, 3_000)).iter().map(Vec::len).collect();
+            let drawn = [2, 3, 4].map(|size| sizes.iter().filter(|drawn| **drawn == size).count());
+            assert_eq!(drawn.iter().sum::<usize>(), 3_000, "{drawn:?}");
+            // 2 degrees of freedom: 99.9 % of samples stay below 13.8.
+            let chi_squared: f64 = drawn.map(|count| (count as f64 - 1_000.0).powi(2) / 1_000.0).iter().sum();
+            assert!(chi_squared < 13.8, "{drawn:?} of 2, 3 and 4 bytes are not even");
+        }
+        let word = written(&["dataSize=2 dataSizeMaximum=3 command APPEND __key__ v=__data__;"], 40);
+        assert!(word.contains("$5 v=xx; ") && word.contains("$6 v=xxx; "), "{word}");
+        let large = wire(&configured("ratio=1:0 dataSize=15000 dataSizeMaximum=18000", &[]), 20);
+        let sizes: Vec<usize> = values(&large).iter().map(Vec::len).collect();
+        assert!(sizes.iter().any(|size| *size < SHARED_VALUE_BYTES), "{sizes:?}");
+        assert!(sizes.iter().any(|size| *size > SHARED_VALUE_BYTES), "{sizes:?}");
+    }
+
+    #[test]
+    fn the_share_of_a_value_that_does_not_compress_is_random_and_each_time_another() {
+        for size in [1_000, 40_000] {
+            let words = format!("ratio=1:0 compressibility=\"0.75\" dataSize={size}");
+            let values = values(&wire(&configured(&words, &[]), 20));
+            for (number, value) in values.iter().enumerate() {
+                let (random, repeated) = value.split_at(size / 4);
+                assert!(repeated.iter().all(|byte| *byte == b'x'), "{size}: three quarters are not repeated");
+                let different: std::collections::BTreeSet<_> = random.iter().collect();
+                assert!(different.len() > 100, "{size}: {} different bytes", different.len());
+                assert!(!values[..number].contains(value), "{size}: value {number} was sent before");
+            }
+        }
+        let whole = values(&wire(&configured("ratio=1:0 compressibility=\"0\" dataSize=50", &[]), 9));
+        assert!(whole.iter().all(|value| value.len() == 50 && value.iter().any(|byte| *byte != b'x')));
+        assert!(
+            RequestTemplates::new(&configured("", &["Set"])).block.len() < 100,
+            "nothing random is needed"
+        );
     }
 
     /// The SET that follows a GET of the key 9 that missed.

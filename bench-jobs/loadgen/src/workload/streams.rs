@@ -11,6 +11,8 @@ pub enum Purpose {
     Requests,
     /// Intended times of an open loop.
     Arrivals,
+    /// Random bytes that all values of a process share.
+    Values,
 }
 
 /// A client process's place among all that share one declared load.

@@ -150,6 +150,16 @@ fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
         &["Mset keys=10", "Mget keys=5"],
     );
     assert_eq!((tagged.code, tagged.report().totals.count), (0, 100), "{tagged:?}");
+    let sessions = run_mix(
+        cluster.port(),
+        "server.cluster=true connectionsPerThread=2 requestsPerConnection=50 keyPattern=Sequential",
+        &["keyPrefix=session: keyMaximum=99 expiry=60s command HSET __key__ f __data__"],
+    );
+    let report = sessions.report();
+    assert_eq!((sessions.code, report.totals.count), (0, 100), "{sessions:?}");
+    assert!(report.shards.iter().all(|shard| shard.moved == 0), "a key went astray: {:?}", report.shards);
+    assert_eq!((report.commands["hset"], report.commands["expire"]), (100, 100));
+    assert_eq!(cluster.answered(&report.commands), report.commands);
 }
 
 #[test]

@@ -11,6 +11,8 @@ mod cluster;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod keyspaces;
+#[cfg(test)]
 mod notation;
 #[cfg(test)]
 mod operations;

@@ -77,6 +77,7 @@ fn share(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<Loa
     let prefix = prefix.ok_or("load.keyPrefix is missing: set it to the key prefix that the tool uses")?;
     let share = specification::exact_share(load.key_minimum, load.key_maximum, client_index, job.clients);
     Ok(share.map(|(minimum, maximum)| {
+        let tool = if let ToolSpec::Loadgen(spec) = &job.tool { Some(spec) } else { None };
         let in_flight = (BYTES_IN_FLIGHT / load.data_size.max(1)).clamp(1, MOST_IN_FLIGHT.into());
         LoadgenSpec {
             // No more connections than keys: each must have some of its own.
@@ -87,6 +88,7 @@ fn share(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<Loa
             key_minimum: minimum,
             key_maximum: maximum,
             data_size: load.data_size,
+            compressibility: tool.and_then(|spec| spec.compressibility.clone()),
             pipeline: i32::try_from(in_flight).unwrap_or(MOST_IN_FLIGHT),
             ..LoadgenSpec::default()
         }
@@ -181,6 +183,20 @@ mod tests {
         let configuration =
             dragstrip_loadgen::configuration::Configuration::of_raw_client(written, None).unwrap();
         assert_eq!((configuration.keys.minimum, configuration.keys.maximum), (5000, 9999));
+    }
+
+    #[test]
+    fn values_are_as_compressible_as_those_of_the_load_generator() {
+        let of = |tool: &str| {
+            let keys = share(&spec(r#"{"keyMaximum": 9}"#), &job(1, tool), 0).unwrap().unwrap();
+            keys.compressibility.map(|share| share.to_string())
+        };
+        assert_eq!(
+            of(r#"{"loadgen": {"duration": "5s", "compressibility": "0.5"}}"#).as_deref(),
+            Some("0.5")
+        );
+        assert_eq!(of(r#"{"loadgen": {"duration": "5s"}}"#), None);
+        assert_eq!(of(r#"{"memtier": {"testTime": "5s"}}"#), None);
     }
 
     #[test]

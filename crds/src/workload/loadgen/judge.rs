@@ -13,7 +13,8 @@ impl LoadgenSpec {
             let problem = "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1";
             return Some(problem.to_owned());
         }
-        if let Some(problem) = self.on_miss_problem().or_else(|| self.expiry_problem()) {
+        let of_fields = self.on_miss_problem().or_else(|| self.expiry_problem());
+        if let Some(problem) = of_fields.or_else(|| self.size_problem()).or_else(|| self.keys_problem()) {
             return Some(problem);
         }
         if self.library.is_some() && self.batch.is_none() {
@@ -57,11 +58,50 @@ impl LoadgenSpec {
         let spans = self.operations.iter().map(|operation| (&operation.expiry, &operation.expiry_maximum));
         let unfit = spans.chain([(&self.expiry, &self.expiry_maximum)]).any(|(least, most)| {
             let duration = |period: &Option<Period>| period.as_ref().map(Period::duration);
-            most.is_some() && duration(least).is_none_or(|least| Some(least) > duration(most))
+            unfit_span(duration(least), duration(most))
         });
         let problem = "loadgen: an expiryMaximum needs an expiry that is not above it, such as expiry 60s and \
             expiryMaximum 120s";
         unfit.then(|| problem.to_owned())
+    }
+
+    fn size_problem(&self) -> Option<String> {
+        let spans =
+            self.operations.iter().map(|operation| (operation.data_size, operation.data_size_maximum));
+        let mut spans = spans.chain([(Some(self.data_size), self.data_size_maximum)]);
+        let has_own =
+            |operation: &LoadgenOperation| operation.has_own_keys() || operation.data_size.is_some();
+        let of_raw = self.data_size_maximum.is_some()
+            || self.compressibility.is_some()
+            || self.operations.iter().any(has_own);
+        let problem = if spans.any(|(least, most)| unfit_span(least, most)) {
+            "loadgen: a dataSizeMaximum needs a dataSize beside it that is not above it, such as dataSize 1000 and \
+             dataSizeMaximum 8000"
+        } else if self.client != Client::Raw && of_raw {
+            "loadgen.client Raw alone has dataSizeMaximum, compressibility, and keys and sizes for an entry of \
+             loadgen.operations: leave them out, or measure without a client library"
+        } else {
+            return None;
+        };
+        Some(problem.to_owned())
+    }
+
+    fn keys_problem(&self) -> Option<String> {
+        let problem = |operation: &LoadgenOperation| {
+            let least = operation.key_minimum.unwrap_or(self.key_minimum);
+            let begins_with_key = |text: &String| text.split_whitespace().nth(1) == Some("__key__");
+            if operation.has_own_keys() && keys_of(operation) == 0 {
+                Some("has key fields, but no __key__ in its command: write it there, or leave them out")
+            } else if least > operation.key_maximum.unwrap_or(self.key_maximum) {
+                Some("has a keyMaximum below its keyMinimum; either defaults to that of loadgen")
+            } else if operation.expiry.is_some() && !operation.command.as_ref().is_none_or(begins_with_key) {
+                Some("has an expiry, which is that of its command's first argument: write __key__ there")
+            } else {
+                None
+            }
+        };
+        let mut operations = self.operations.iter().enumerate();
+        operations.find_map(|(place, it)| Some(format!("loadgen.operations[{place}] {}", problem(it)?)))
     }
 
     /// Whether the ratio has SETs, and whether it has GETs.
@@ -110,12 +150,14 @@ impl LoadgenSpec {
     }
 
     fn cluster_problem(&self) -> Option<String> {
-        let one_slot = self.key_prefix.as_deref().is_some_and(has_hashtag);
-        let several = self.operations.iter().position(|operation| keys_of(operation) > 1);
-        several.filter(|_| !one_slot).map(|place| {
+        let one_slot = |operation: &LoadgenOperation| {
+            operation.key_prefix.as_deref().or(self.key_prefix.as_deref()).is_some_and(has_hashtag)
+        };
+        let mut operations = self.operations.iter();
+        operations.position(|operation| keys_of(operation) > 1 && !one_slot(operation)).map(|place| {
             format!(
                 "loadgen.operations[{place}] has several keys, which a cluster only accepts from one slot: use one \
-                 key, or a loadgen.keyPrefix with a {{hashtag}}, which puts all keys in one slot"
+                 key, or a keyPrefix with a {{hashtag}}, which puts all keys in one slot"
             )
         })
     }
@@ -151,6 +193,19 @@ impl LoadgenSpec {
             ),
         }
     }
+}
+
+impl LoadgenOperation {
+    /// Whether it draws its keys by itself.
+    pub fn has_own_keys(&self) -> bool {
+        let numbers = [self.key_minimum, self.key_maximum];
+        self.key_prefix.is_some() || self.key_pattern.is_some() || numbers.iter().any(Option::is_some)
+    }
+}
+
+/// Whether `most` stands alone or is below `least`.
+fn unfit_span<T: PartialOrd>(least: Option<T>, most: Option<T>) -> bool {
+    most.is_some_and(|most| least.is_none_or(|least| least > most))
 }
 
 fn greatest_common_divisor(one: u64, other: u64) -> u64 {
@@ -269,6 +324,37 @@ mod tests {
             (json!({"expiry": "6s", "expiryMaximum": "5s"}), false, "not above it"),
             (json!({"operations": [{"operation": "Set", "expiryMaximum": "5s"}]}), false, "needs an expiry"),
             (json!({"operations": [{"command": "COPY __key__ __key__"}]}), true, "has several keys"),
+            (
+                json!({"dataSize": 9, "dataSizeMaximum": 8}),
+                false,
+                "a dataSize beside it that is not above it",
+            ),
+            (
+                json!({"operations": [{"operation": "Set", "dataSizeMaximum": 800}]}),
+                false,
+                "dataSizeMaximum needs a dataSize beside it",
+            ),
+            (
+                json!({"operations": [{"operation": "Get"}, {"operation": "Get", "keyMinimum": 2_000_000}]}),
+                false,
+                "loadgen.operations[1] has a keyMaximum below its keyMinimum",
+            ),
+            (
+                json!({"operations": [{"command": "ZREVRANGE board 0 9", "keyPrefix": "board"}]}),
+                false,
+                "loadgen.operations[0] has key fields, but no __key__",
+            ),
+            (
+                json!({"operations": [{"command": "HSET s:__key__ f v", "expiry": "5s"}]}),
+                false,
+                "loadgen.operations[0] has an expiry, which is that of its command's first argument",
+            ),
+            (library(json!([{"operation": "Get", "keyPrefix": "a"}])), false, "client Raw alone has"),
+            (
+                json!({"client": "Fred", "library": {}, "ratio": "1:0", "compressibility": "0.5"}),
+                false,
+                "client Raw alone has dataSizeMaximum, compressibility",
+            ),
         ] {
             let found = problem(&options, cluster);
             assert!(found.contains(reason), "{options} is refused with {found:?}, not for {reason:?}");
@@ -293,6 +379,13 @@ mod tests {
             (json!({"onMiss": "Set", "operations": [{"operation": "Get"}], "expiry": "5s"}), false),
             (json!({"expiry": "5s", "expiryMaximum": "5s"}), false),
             (json!({"replicaReads": true, "operations": [{"operation": "Exists"}]}), true),
+            (json!({"dataSizeMaximum": 32, "compressibility": "0.5"}), false),
+            (json!({"operations": [{"operation": "Mset", "keys": 10, "keyPrefix": "{tag}:"}]}), true),
+            (json!({"operations": [{"command": "HSET __key__ f __data__", "expiry": "5s"}]}), true),
+            (
+                json!({"operations": [{"operation": "Set", "dataSize": 9, "dataSizeMaximum": 10, "keyMaximum": 0}]}),
+                false,
+            ),
         ] {
             assert_eq!(problem(&options, cluster), "", "{options}");
         }
