@@ -185,7 +185,7 @@ mod tests {
                 "cannot be the name of a TLS server",
             ),
         ] {
-            let refusal = TlsClient::new(&options).unwrap_err().to_string();
+            let refusal = TlsClient::new(&options).err().unwrap().to_string();
             assert!(refusal.contains(reason), "{refusal}");
         }
     }
