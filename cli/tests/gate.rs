@@ -93,6 +93,8 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
     let crashes = "timeout --signal KILL 2 redis-server \"$@\"";
     let errors = "exec redis-server \"$@\" --rename-command SET ''";
     let fails = "exit 3";
+    let evicts = changes("maxmemory-policy allkeys-lru");
+    let slow = changes("appendfsync always appendonly yes");
     let strict =
         RACE.replace("[{check: ShortWindow, level: Ignore}]", "[{check: SharedNode, level: Required}]");
     // The policy changes when the keys of `load` come, and memory is full soon after the start line.
@@ -105,25 +107,26 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
         ("the branch crashes", RACE, SOUND, crashes, "branch"),
         ("the branch answers errors", RACE, SOUND, errors, "ErrorReplies"),
         ("the branch does not start", RACE, SOUND, fails, "exit"),
-        ("the branch evicts", large.as_str(), SOUND, EVICTS, "evicted"),
+        ("the branch evicts", large.as_str(), SOUND, &evicts, "evicted"),
         ("both are Invalid", strict.as_str(), SOUND, SOUND, "SharedNode"),
         ("the base cannot be measured", RACE, fails, SOUND, "exit"),
-        ("the branch is slower", RACE, SOUND, SLOW, "is below minimum 0.5"),
-        ("a single start of a slower branch", single.as_str(), SOUND, SLOW, "is below minimum 0.99"),
+        ("the branch is slower", RACE, SOUND, &slow, "is below minimum 0.5"),
+        ("a single start of a slower branch", single.as_str(), SOUND, &slow, "is below minimum 0.99"),
     ] {
         let (green, text) = gate(race, base, branch);
         assert!(!green && text.contains("::error::") && text.contains(words), "{ending}: {text}");
     }
 }
 
-/// A server that evicts keys as soon as it has some.
-const EVICTS: &str = "port=$(echo \"$*\" | sed 's/.*--port \\([0-9]*\\).*/\\1/')
+/// A server whose `settings` change as soon as it has keys, after it was verified.
+fn changes(settings: &str) -> String {
+    format!(
+        "port=$(echo \"$*\" | sed 's/.*--port \\([0-9]*\\).*/\\1/')
 timeout 10 sh -c \"until [ \\$(redis-cli -p $port dbsize) -gt 0 ]; do sleep 0.02; done\" 2>/dev/null &&
-  redis-cli -p $port config set maxmemory-policy allkeys-lru >/dev/null &
-exec redis-server \"$@\"";
-
-/// A server that syncs its file at every write.
-const SLOW: &str = "exec redis-server \"$@\" --appendonly yes --appendfsync always";
+  redis-cli -p $port config set {settings} >/dev/null &
+exec redis-server \"$@\""
+    )
+}
 
 #[test]
 fn the_shipped_gate_is_green_for_a_branch_that_equals_its_base() {

@@ -80,11 +80,7 @@ pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput,
     Ok(BaselineInput::Published { name: name.to_owned(), table })
 }
 
-async fn baselines(
-    cluster: &Cluster,
-    input: &Input,
-    declared: &Baseline,
-) -> Outcome<Vec<BaselineInput>> {
+async fn baselines(cluster: &Cluster, input: &Input, declared: &Baseline) -> Outcome<Vec<BaselineInput>> {
     let mut all = BaselineInput::within(Some(declared));
     if let Some(name) = &declared.suite {
         let suite: BenchmarkSuite = cluster.get("suite", name).await?;

@@ -14,7 +14,8 @@ pub(super) fn ratio() -> String {
     "1:10".to_owned()
 }
 
-/// How keys are drawn from the key space.
+/// How keys are drawn: Uniform, Sequential (each key once per pass), Gaussian (near the middle) or Zipfian (few
+/// keys most of the time). An entry of `operations` draws them like its load if omitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum KeyPattern {
     /// Every key is equally likely.

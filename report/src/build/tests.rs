@@ -512,7 +512,7 @@ fn every_form_shows_a_ratio_to_each_baseline() {
     assert!(!text.contains("vs. above"), "the declared column says more: {text}");
     let markdown = markdown::render(&document);
     let all = "| × global-locks | Difference | Verdict | × above | Difference | Verdict | ratio to published | Difference | Verdict |";
-    assert!(markdown.contains(all) && markdown.contains("14.54 ["), "{markdown}");
+    assert!(markdown.contains(all) && markdown.contains("14.54 \\["), "{markdown}");
     let page = html::render(&document);
     for part in ["× above: ", "ratio to published: ", "<b>the variant above</b>", "14.54×"] {
         assert!(page.contains(part), "{part:?} is not in the page");
