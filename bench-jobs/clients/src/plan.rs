@@ -246,12 +246,12 @@ mod tests {
             (
                 r#""client": "Fred", "library": {}, "operations": [{"operation": "Get", "keyPrefix": "a:"}]"#,
                 "{}",
-                "loadgen.client Raw alone has",
+                "with the keys and sizes of the load",
             ),
             (
                 &format!(r#""client": "Fred", "library": {{}}, "compressibility": "0.5", {batch}"#),
                 "{}",
-                "loadgen.client Raw alone has",
+                "are for loadgen.client Raw",
             ),
         ] {
             let refusal = plan(&format!(r#"{{"duration": "5s", {loadgen}}}"#), server).unwrap_err();

@@ -254,7 +254,15 @@ fn operations(specification: &Specification, crowd: Crowd) -> Result<Vec<Operati
     let read = |(place, declared): (usize, &LoadgenOperation)| -> Result<_, SpecificationError> {
         let field = format!("loadgen.operations[{place}]");
         let operation = OperationSpec::declared(declared).map_err(|problem| format!("{field}: {problem}"))?;
-        Ok(OperationSpec { key_space: own_keys(&field, load, declared, crowd)?, ..operation })
+        let own = LoadgenSpec {
+            key_prefix: declared.key_prefix.clone().or_else(|| load.key_prefix.clone()),
+            key_minimum: declared.key_minimum.unwrap_or(load.key_minimum),
+            key_maximum: declared.key_maximum.unwrap_or(load.key_maximum),
+            key_pattern: declared.key_pattern.unwrap_or(load.key_pattern),
+            ..load.clone()
+        };
+        let key_space = declared.has_own_keys().then(|| keys(&field, &own, Task::Load, crowd));
+        Ok(OperationSpec { key_space: key_space.transpose()?, ..operation })
     };
     let mut sent: Vec<OperationSpec> = match specification.task {
         Task::WriteKeys => return Ok(vec![OperationSpec::of(OperationName::Set, 1)]),
@@ -279,26 +287,6 @@ fn ratio(load: &LoadgenSpec) -> Result<Vec<OperationSpec>, SpecificationError> {
     let problem = "loadgen.ratio must be SETs:GETs, two whole numbers that are not both 0, such as 1:10";
     refuse_if(operations.is_empty(), problem)?;
     Ok(operations)
-}
-
-/// The keys that an operation of `load` draws by itself, if it declares any of them.
-fn own_keys(
-    field: &str,
-    load: &LoadgenSpec,
-    operation: &LoadgenOperation,
-    crowd: Crowd,
-) -> Result<Option<KeySpace>, SpecificationError> {
-    if !operation.has_own_keys() {
-        return Ok(None);
-    }
-    let own = LoadgenSpec {
-        key_prefix: operation.key_prefix.clone().or_else(|| load.key_prefix.clone()),
-        key_minimum: operation.key_minimum.unwrap_or(load.key_minimum),
-        key_maximum: operation.key_maximum.unwrap_or(load.key_maximum),
-        key_pattern: operation.key_pattern.unwrap_or(load.key_pattern),
-        ..load.clone()
-    };
-    keys(field, &own, Task::Load, crowd).map(Some)
 }
 
 /// The keys; of sequential ones this process has its own part, where there are enough.
@@ -384,7 +372,7 @@ mod tests {
             ("duration=1s keyMinimum=-1", "loadgen.keyMinimum must be from 0"),
             ("duration=1s keyPattern=Sequential keyMaximum=18", "cannot be divided over 20"),
             ("duration=1s dataSize=999999999", "loadgen.dataSize must be from 1 to 536870912"),
-            ("duration=1s dataSizeMaximum=999999999", "loadgen.dataSizeMaximum must be from 1 to 536870912"),
+            ("duration=1s dataSizeMaximum=31", "loadgen.dataSizeMaximum must be from 32 to 536870912"),
             ("duration=1s compressibility=\"1.1\"", "loadgen.compressibility must be from 0 to 1"),
             ("duration=1s clients=2 clientIndex=2", "clientIndex must be less than clients"),
             ("duration=1s rate.operationsPerSecond=0", "loadgen.rate.operationsPerSecond must be"),
@@ -406,6 +394,7 @@ mod tests {
             ("server.cluster=true", "Mget keys=2", "a {hashtag}, which puts all keys in one slot"),
             ("", "Set dataSize=999999999", "loadgen.operations[0]: dataSize must be"),
             ("", "Get keys=2", "loadgen.operations[0]: keys has no meaning for Get"),
+            ("", "Set dataSizeMaximum=9", "loadgen.operations[0]: dataSize must be from 1"),
             ("", "Get keyMinimum=-1", "loadgen.operations[0].keyMinimum must be from 0"),
             (
                 "",

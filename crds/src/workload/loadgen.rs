@@ -44,6 +44,8 @@ pub enum OperationName {
         .message("expiry goes with a command, or with operation Set or MsetExpireat"),
     validation = Rule::new("!self.missing || (has(self.operation) && self.operation in ['Get', 'Mget', 'Del', 'Exists'])")
         .message("missing goes with operation Get, Mget, Del or Exists"),
+    validation = Rule::new("!has(self.dataSizeMaximum) || (has(self.dataSize) && self.dataSizeMaximum >= self.dataSize)")
+        .message("dataSizeMaximum needs a dataSize that is not above it, such as dataSize 1000 and dataSizeMaximum 8000"),
 )]
 pub struct LoadgenOperation {
     /// The operation, such as Get.
@@ -251,6 +253,8 @@ pub enum BatchOperation {
         .message("rate needs client Raw and a duration"),
     validation = Rule::new("self.keyMaximum >= self.keyMinimum")
         .message("keyMaximum must not be below keyMinimum"),
+    validation = Rule::new("!has(self.dataSizeMaximum) || self.dataSizeMaximum >= self.dataSize")
+        .message("dataSizeMaximum must not be below dataSize"),
 )]
 pub struct LoadgenSpec {
     /// Load threads in each client pod. Defaults to 1. A limit in clients.resources must have as many

@@ -54,6 +54,32 @@ fn times_that_cannot_be_measured_are_refused_with_their_field() {
 }
 
 #[test]
+fn sizes_that_cannot_be_drawn_are_refused() {
+    let schema = schema::of::<BenchmarkRun>();
+    let load = |fields: Value| {
+        run(|spec| {
+            let load = spec["phases"][0]["loadgen"].as_object_mut().unwrap();
+            load.extend(fields.as_object().unwrap().clone());
+        })
+    };
+    let set = |fields: &Value| {
+        let mut operation = json!({"operation": "Set"});
+        operation.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        load(json!({"operations": [operation]}))
+    };
+    let below = "dataSizeMaximum must not be below dataSize";
+    refused(&schema, &load(json!({"dataSize": 9, "dataSizeMaximum": 8})), below);
+    refused(&schema, &load(json!({"compressibility": "1.5"})), "compressibility is from 0 to 1");
+    for fields in [json!({"dataSizeMaximum": 800}), json!({"dataSize": 9, "dataSizeMaximum": 8})] {
+        refused(&schema, &set(&fields), "dataSizeMaximum needs a dataSize that is not above it");
+    }
+    admitted(&schema, &set(&json!({"dataSize": 9, "dataSizeMaximum": 9, "keyPrefix": "page:"})));
+    admitted(&schema, &load(json!({"dataSizeMaximum": 32, "compressibility": "0.5"})));
+    let session = json!({"command": "HSET __key__ f __data__", "expiry": "5s"});
+    admitted(&schema, &load(json!({"operations": [session]})));
+}
+
+#[test]
 fn a_timeout_shorter_than_the_declared_load_is_refused() {
     let schema = schema::of::<BenchmarkRun>();
     let declared = |timeout: &'static str| {

@@ -25,8 +25,8 @@ pub fn within<T: TryFrom<i64>>(field: &str, number: i64, range: RangeInclusive<i
 
 /// The smallest and the largest size of values, in bytes.
 pub(crate) fn sizes(least: i64, most: Option<i64>) -> Result<[usize; 2], String> {
-    let most = most.unwrap_or(least);
-    Ok([within("dataSize", least, VALUE_BYTES)?, within("dataSizeMaximum", most, VALUE_BYTES)?])
+    let largest = within("dataSizeMaximum", most.unwrap_or(least), least..=*VALUE_BYTES.end());
+    Ok([within("dataSize", least, VALUE_BYTES)?, largest?])
 }
 
 /// What a request does.
@@ -121,10 +121,10 @@ impl OperationSpec {
             expiry_seconds: lifetime(declared.expiry.as_ref(), declared.expiry_maximum.as_ref()),
             absolute_expiry: declared.absolute_expiry,
             missing: declared.missing,
-            data_bytes: declared
-                .data_size
-                .map(|least| sizes(least, declared.data_size_maximum))
-                .transpose()?,
+            data_bytes: match (declared.data_size, declared.data_size_maximum) {
+                (None, None) => None,
+                (least, most) => Some(sizes(least.unwrap_or_default(), most)?),
+            },
             key_space: None,
             follows_miss: false,
             kind,
@@ -163,18 +163,13 @@ impl OperationSpec {
         }
     }
 
-    /// Whether an EXPIRE of its key follows the command of a template.
-    pub(crate) fn is_expired_after(&self) -> bool {
-        self.expiry_seconds.is_some() && matches!(self.kind, OperationKind::Command(_))
-    }
-
     /// The server's names of the commands of one request, with how many of each.
     pub fn commands(&self) -> Vec<(String, u64)> {
         if self.kind.is_one_of(&[OperationName::MsetExpireat]) {
             return vec![("mset".into(), 1), ("expireat".into(), self.keys as u64)];
         }
-        let expire = self.is_expired_after().then(|| ("expire".into(), 1));
-        std::iter::once((self.kind.word(), 1)).chain(expire).collect()
+        let expires = self.expiry_seconds.filter(|_| matches!(self.kind, OperationKind::Command(_)));
+        std::iter::once((self.kind.word(), 1)).chain(expires.map(|_| ("expire".into(), 1))).collect()
     }
 
     /// Keys of one request, over all its commands that may be in one slot only.
@@ -196,7 +191,7 @@ impl OperationSpec {
             fills: false,
         };
         let OperationKind::Named(name) = self.kind else {
-            let replies = 1 + u64::from(self.is_expired_after());
+            let replies = self.commands().len() as u64;
             return ReplyShape { others: Expected::Integer, replies, ..one(Expected::Anything) };
         };
         match name {

@@ -2,8 +2,7 @@
 //! again.
 //!
 //! Everything that stays the same between requests is encoded once, so a
-//! request costs a key draw, its decimal digits and a few copies. Only values whose size or
-//! bytes differ from request to request are put together for each.
+//! request costs a key draw, its decimal digits and a few copies.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -172,12 +171,9 @@ fn command_head(name: &str, arguments: usize) -> Part {
 
 /// A value as a complete argument: the same bytes each time if they are small and nothing is drawn.
 fn value(sizes: [usize; 2], compressibility: f64) -> Part {
-    match sizes {
-        [least, most] if least == most && most < SHARED_VALUE_BYTES && compressibility >= 1.0 => {
-            argument(&"x".repeat(most))
-        }
-        sizes => Part::Value(sizes),
-    }
+    let [least, most] = sizes;
+    let drawn = least < most || compressibility < 1.0;
+    if drawn || most >= SHARED_VALUE_BYTES { Part::Value(sizes) } else { argument(&"x".repeat(most)) }
 }
 
 /// The argument that a word of a template becomes.
@@ -195,18 +191,6 @@ fn part_of(word: &Word, prefix: &str, value: &Part, sizes: [usize; 2]) -> Part {
             Part::Word(parts.collect())
         }
     }
-}
-
-/// What values are made of: random bytes if they have any, and behind them one that is repeated.
-fn block(configuration: &Configuration) -> Vec<u8> {
-    let written = configuration.operations.iter().filter(|operation| operation.kind.has_data());
-    let largest = written.map(|operation| operation.data_bytes.unwrap_or(configuration.data_bytes)[1]);
-    let largest = largest.max().unwrap_or(0);
-    let random = if configuration.compressibility < 1.0 { RANDOM_PLACES + largest } else { 0 };
-    let mut block = vec![0; random];
-    stream(configuration.seed, configuration.crowd, Purpose::Values, 0).fill_bytes(&mut block);
-    block.resize(random + largest, b'x');
-    block
 }
 
 /// A request that is always the same but for the digits of its one key.
@@ -271,7 +255,7 @@ fn joined(parts: &[Part]) -> Option<Vec<u8>> {
 pub(crate) struct RequestTemplates {
     requests: Vec<Request>,
     cycle: Cycle,
-    /// The bytes of values that are not encoded with their request; large ones refer to them.
+    /// What other values than those of [`Part::Fixed`] are made of, random bytes first; large ones refer to it.
     pub(crate) block: Vec<u8>,
     /// What follows a miss.
     pub(crate) fill: Option<OperationIndex>,
@@ -282,10 +266,17 @@ pub(crate) struct RequestTemplates {
 impl RequestTemplates {
     pub(crate) fn new(configuration: &Configuration) -> Self {
         let mix = &configuration.operations;
+        let written = mix.iter().filter(|operation| operation.kind.has_data());
+        let sizes = written.map(|operation| operation.data_bytes.unwrap_or(configuration.data_bytes));
+        let largest = sizes.map(|[_, most]| most).max().unwrap_or(0);
+        let random = if configuration.compressibility < 1.0 { RANDOM_PLACES + largest } else { 0 };
+        let mut block = vec![0; random];
+        stream(configuration.seed, configuration.crowd, Purpose::Values, 0).fill_bytes(&mut block);
+        block.resize(random + largest, b'x');
         Self {
             requests: mix.iter().map(|operation| Request::new(operation, configuration)).collect(),
             cycle: configuration.cycle(),
-            block: block(configuration),
+            block,
             fill: configuration.fill(),
             cluster: configuration.server().cluster,
         }
@@ -346,7 +337,21 @@ impl RequestSource {
         let requests = self.walk.advance_within_row(limit);
         self.keys.slot = None;
         self.exchange_picker(operation);
-        self.write_requests(operation, requests, outgoing);
+        let request = self.templates.requests.get(operation.0);
+        if let Some(keyed) = request.and_then(|request| request.keyed.as_ref()) {
+            for _ in 0..requests {
+                let key = self.keys.draw();
+                let range = keyed.write(&mut outgoing.bytes, key);
+                self.keys.note_slot(&outgoing.bytes, range);
+            }
+        } else if let Some(request) = request {
+            for _ in 0..requests {
+                self.keys.drawn.clear();
+                for part in &request.parts {
+                    self.keys.write(part, &self.templates.block, outgoing);
+                }
+            }
+        }
         self.exchange_picker(operation);
         Row { operation, requests }
     }
@@ -356,25 +361,6 @@ impl RequestSource {
     fn exchange_picker(&mut self, operation: OperationIndex) {
         if let Some(Some(own)) = self.own_pickers.get_mut(operation.0) {
             std::mem::swap(own, &mut self.keys.picker);
-        }
-    }
-
-    #[inline]
-    fn write_requests(&mut self, operation: OperationIndex, requests: u64, outgoing: &mut Outgoing) {
-        let Some(request) = self.templates.requests.get(operation.0) else { return };
-        if let Some(keyed) = &request.keyed {
-            for _ in 0..requests {
-                let key = self.keys.draw();
-                let range = keyed.write(&mut outgoing.bytes, key);
-                self.keys.note_slot(&outgoing.bytes, range);
-            }
-            return;
-        }
-        for _ in 0..requests {
-            self.keys.drawn.clear();
-            for part in &request.parts {
-                self.keys.write(part, &self.templates.block, outgoing);
-            }
         }
     }
 

@@ -13,8 +13,13 @@ impl LoadgenSpec {
             let problem = "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1";
             return Some(problem.to_owned());
         }
-        let of_fields = self.on_miss_problem().or_else(|| self.expiry_problem());
-        if let Some(problem) = of_fields.or_else(|| self.size_problem()).or_else(|| self.keys_problem()) {
+        if self.client != Client::Raw && (self.data_size_maximum.is_some() || self.compressibility.is_some())
+        {
+            let problem = "loadgen.dataSizeMaximum and loadgen.compressibility are for loadgen.client Raw";
+            return Some(format!("{problem}: leave them out, or measure without a client library"));
+        }
+        let of_expiry = || self.expiry_problem().or_else(|| self.keys_problem());
+        if let Some(problem) = self.on_miss_problem().or_else(of_expiry) {
             return Some(problem);
         }
         if self.library.is_some() && self.batch.is_none() {
@@ -58,50 +63,31 @@ impl LoadgenSpec {
         let spans = self.operations.iter().map(|operation| (&operation.expiry, &operation.expiry_maximum));
         let unfit = spans.chain([(&self.expiry, &self.expiry_maximum)]).any(|(least, most)| {
             let duration = |period: &Option<Period>| period.as_ref().map(Period::duration);
-            unfit_span(duration(least), duration(most))
+            most.is_some() && duration(least).is_none_or(|least| Some(least) > duration(most))
         });
         let problem = "loadgen: an expiryMaximum needs an expiry that is not above it, such as expiry 60s and \
             expiryMaximum 120s";
         unfit.then(|| problem.to_owned())
     }
 
-    fn size_problem(&self) -> Option<String> {
-        let spans =
-            self.operations.iter().map(|operation| (operation.data_size, operation.data_size_maximum));
-        let mut spans = spans.chain([(Some(self.data_size), self.data_size_maximum)]);
-        let has_own =
-            |operation: &LoadgenOperation| operation.has_own_keys() || operation.data_size.is_some();
-        let of_raw = self.data_size_maximum.is_some()
-            || self.compressibility.is_some()
-            || self.operations.iter().any(has_own);
-        let problem = if spans.any(|(least, most)| unfit_span(least, most)) {
-            "loadgen: a dataSizeMaximum needs a dataSize beside it that is not above it, such as dataSize 1000 and \
-             dataSizeMaximum 8000"
-        } else if self.client != Client::Raw && of_raw {
-            "loadgen.client Raw alone has dataSizeMaximum, compressibility, and keys and sizes for an entry of \
-             loadgen.operations: leave them out, or measure without a client library"
-        } else {
-            return None;
-        };
-        Some(problem.to_owned())
-    }
-
     fn keys_problem(&self) -> Option<String> {
-        let problem = |operation: &LoadgenOperation| {
-            let least = operation.key_minimum.unwrap_or(self.key_minimum);
-            let begins_with_key = |text: &String| text.split_whitespace().nth(1) == Some("__key__");
-            if operation.has_own_keys() && keys_of(operation) == 0 {
-                Some("has key fields, but no __key__ in its command: write it there, or leave them out")
-            } else if least > operation.key_maximum.unwrap_or(self.key_maximum) {
-                Some("has a keyMaximum below its keyMinimum; either defaults to that of loadgen")
-            } else if operation.expiry.is_some() && !operation.command.as_ref().is_none_or(begins_with_key) {
-                Some("has an expiry, which is that of its command's first argument: write __key__ there")
+        self.operations.iter().enumerate().find_map(|(place, operation)| {
+            let first = operation.key_minimum.unwrap_or(self.key_minimum);
+            let mut words = operation.command.iter().flat_map(|command| command.split_whitespace().skip(1));
+            let problem = if operation.has_own_keys() && keys_of(operation) == 0 {
+                "has key fields, but no __key__ in its command: write it there, or leave them out"
+            } else if first > operation.key_maximum.unwrap_or(self.key_maximum) {
+                "has a keyMaximum below its keyMinimum; either defaults to that of loadgen"
+            } else if operation.expiry.is_some()
+                && operation.operation.is_none()
+                && words.next() != Some("__key__")
+            {
+                "has an expiry, which is that of its command's first argument: write __key__ there"
             } else {
-                None
-            }
-        };
-        let mut operations = self.operations.iter().enumerate();
-        operations.find_map(|(place, it)| Some(format!("loadgen.operations[{place}] {}", problem(it)?)))
+                return None;
+            };
+            Some(format!("loadgen.operations[{place}] {problem}"))
+        })
     }
 
     /// Whether the ratio has SETs, and whether it has GETs.
@@ -198,14 +184,9 @@ impl LoadgenSpec {
 impl LoadgenOperation {
     /// Whether it draws its keys by itself.
     pub fn has_own_keys(&self) -> bool {
-        let numbers = [self.key_minimum, self.key_maximum];
-        self.key_prefix.is_some() || self.key_pattern.is_some() || numbers.iter().any(Option::is_some)
+        let numbers = self.key_minimum.or(self.key_maximum);
+        self.key_prefix.is_some() || numbers.is_some() || self.key_pattern.is_some()
     }
-}
-
-/// Whether `most` stands alone or is below `least`.
-fn unfit_span<T: PartialOrd>(least: Option<T>, most: Option<T>) -> bool {
-    most.is_some_and(|most| least.is_none_or(|least| least > most))
 }
 
 fn greatest_common_divisor(one: u64, other: u64) -> u64 {
@@ -218,14 +199,15 @@ fn nothing(number: &str) -> bool {
 
 fn single_operation(operation: &LoadgenOperation) -> Result<&'static str, String> {
     let name = match operation.operation {
+        _ if operation.has_own_keys() || operation.data_size.is_some() => None,
         Some(OperationName::Incr) => Some("incr"),
         Some(OperationName::Get) => Some("get"),
         Some(OperationName::Set) if operation.expiry.is_none() => Some("set"),
         _ => None,
     };
     name.ok_or_else(|| {
-        "loadgen.operations of a client library must be Incr, Get, or Set without expiry; for Mset, Mget and \
-         expiries use loadgen.batch"
+        "loadgen.operations of a client library must be Incr, Get, or Set without expiry, with the keys and \
+         sizes of the load; for Mset, Mget and expiries use loadgen.batch"
             .to_owned()
     })
 }
@@ -325,16 +307,6 @@ mod tests {
             (json!({"operations": [{"operation": "Set", "expiryMaximum": "5s"}]}), false, "needs an expiry"),
             (json!({"operations": [{"command": "COPY __key__ __key__"}]}), true, "has several keys"),
             (
-                json!({"dataSize": 9, "dataSizeMaximum": 8}),
-                false,
-                "a dataSize beside it that is not above it",
-            ),
-            (
-                json!({"operations": [{"operation": "Set", "dataSizeMaximum": 800}]}),
-                false,
-                "dataSizeMaximum needs a dataSize beside it",
-            ),
-            (
                 json!({"operations": [{"operation": "Get"}, {"operation": "Get", "keyMinimum": 2_000_000}]}),
                 false,
                 "loadgen.operations[1] has a keyMaximum below its keyMinimum",
@@ -349,11 +321,21 @@ mod tests {
                 false,
                 "loadgen.operations[0] has an expiry, which is that of its command's first argument",
             ),
-            (library(json!([{"operation": "Get", "keyPrefix": "a"}])), false, "client Raw alone has"),
+            (
+                json!({"operations": [{"command": "PING", "expiry": "5s"}]}),
+                false,
+                "has an expiry, which is that of its command's first argument",
+            ),
+            (
+                library(json!([{"operation": "Get", "keyPrefix": "a"}])),
+                false,
+                "the keys and sizes of the load",
+            ),
+            (library(json!([{"operation": "Set", "dataSize": 5}])), false, "the keys and sizes of the load"),
             (
                 json!({"client": "Fred", "library": {}, "ratio": "1:0", "compressibility": "0.5"}),
                 false,
-                "client Raw alone has dataSizeMaximum, compressibility",
+                "are for loadgen.client Raw",
             ),
         ] {
             let found = problem(&options, cluster);
