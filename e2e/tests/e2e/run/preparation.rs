@@ -92,7 +92,7 @@ phases:
   flush: true
   load: {keyMaximum: 999999, dataSize: 64}
   loadgen: {ratio: '0:1', keyMaximum: 999999, duration: 1s}
-clients: {resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {cpu: 100m, memory: 256Mi}}}
+clients: {resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {cpu: 50m, memory: 256Mi}}}
 timeout: 5m
 ";
 /// Longer than clients may take to start.

@@ -69,10 +69,11 @@ fn cache() -> String {
     format!("{}evictionPolicy: allkeys-lru\n", REDIS.replace("maxMemory: 256Mi", "maxMemory: 16Mi"))
 }
 
-/// Some 60 MB of keys for a cache of 16.
+/// Some 60 MB of keys for a cache of 16, which is full from the start.
 const LOOK_ASIDE: &str = "
 phases:
 - name: cache
+  load: {keyMaximum: 29999, dataSize: 500}
   warmup: 2s
   loadgen:
     duration: 4s
