@@ -190,14 +190,7 @@ QUICK_TOOL := CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools CARGO_PROFILE_REL
   CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 
 .PHONY: check-tools
-check-tools: shellcheck $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/actionlint ## Install what the checks need
-
-# Two at a time would be in each other's way.
-.PHONY: packages
-packages: shellcheck redis-server promtool bullmq-modules dashboard-modules proof-modules ## Install what checks and tests need from Debian and npm
-
-.PHONY: shellcheck
-shellcheck:
+check-tools: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/actionlint ## Install what the checks need
 	$(call installed,shellcheck,shellcheck)
 
 .PHONY: redis-server
@@ -263,14 +256,16 @@ published-smoke: install ## Run small versions of the published benchmarks and p
 	$(CLUSTER_ENV); testbed/published-smoke $(DIST)/bin/dragstrip $(PUBLISHED)
 
 .PHONY: test
-test: test-unit test-report-page test-on-cluster ## Run all tests except those of test-long
+test: ## Run all tests except those of test-long
+	@# Unit tests wait half of their time: what the other tests need is built meanwhile, at the lowest priority.
+	@# Not the variable MAKE: a dry run would execute this line.
+	@nice -n 19 make --no-print-directory test-programs & programs=$$!; \
+	make --no-print-directory test-unit || { kill $$programs; exit 1; }; wait $$programs
+	$(MAKE) test-report-page test-eks test-chart test-e2e test-dashboards
 
-.PHONY: test-on-cluster
-test-on-cluster: test-e2e test-eks test-chart test-dashboards ## Run those tests that need a cluster
-
-.PHONY: build-tests
-build-tests:
-	cargo test $(DEV) --no-run
+.PHONY: test-programs
+test-programs: build
+	$(if $(filter local,$(CLUSTER)),testbed/cluster build)
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
 # need a machine without other load. Patterns match a test's path.
