@@ -23,8 +23,8 @@ pub struct ServerTruth {
     pub max_memory_bytes: Option<i64>,
     /// Eviction policy, such as noeviction.
     pub max_memory_policy: Option<String>,
-    /// Settings of persistence as CONFIG GET shows them, such as save or appendonly: those that the
-    /// engine has. Settings of an append-only file are omitted if there is none.
+    /// Settings of persistence as CONFIG GET shows them, such as save or appendonly; only those that the
+    /// engine has. A server without an append-only file has none of the file's settings here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub persistence: BTreeMap<String, String>,
     /// Whether the server runs in cluster mode.

@@ -57,7 +57,7 @@ impl Document {
         self.baseline.iter().chain(&self.other_baselines)
     }
 
-    /// Each baseline with the comparison of `row`, or the reason why there is none.
+    /// Each baseline with the comparison of `row`, or with the reason why `row` is not compared.
     pub fn compared<'a>(
         &'a self,
         row: &'a Row,
@@ -235,7 +235,7 @@ pub struct Comparison {
 pub struct OtherComparison {
     /// The comparison.
     pub comparison: Option<Comparison>,
-    /// Why there is none; omitted if the figure is the baseline's own.
+    /// Why the figure is not compared; omitted if it is the baseline's own.
     pub uncompared: Option<String>,
 }
 

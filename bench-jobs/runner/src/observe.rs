@@ -199,7 +199,9 @@ async fn ready(State(observer): State<Arc<Observer>>) -> Response {
     match timeout(READY_WITHIN, observer.neighbours.ready()).await {
         Ok(Ok(())) => (StatusCode::OK, "ready\n").into_response(),
         Ok(Err(complaint)) => unavailable(&complaint),
-        Err(_) => unavailable("the server takes longer than 2 s to answer"),
+        Err(_) => {
+            unavailable(&format!("the server takes longer than {} s to answer", READY_WITHIN.as_secs()))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use dragstrip_results::error_chain::chain_with;
 use kube::{config::InferConfigError, core::Status};
 use std::error::Error;
 
-/// What a command comes to, which any step may end.
+/// The result of a command. The error is that of the step that failed.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Whether kube wraps an answer of the API server here, and adds only a dump of it.
