@@ -143,13 +143,14 @@ format: ## Format the code
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
-check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows, what a release is made of
+check: generate lint ## Format, lint, licences, generated files, shell scripts, versions, workflows, what a release is made of
+
+# The checks without what writes into the tree, so that tests may use it meanwhile.
+.PHONY: lint
+lint: check-tools bullmq-modules dashboard-modules proof-modules
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy $(DEV) --all-targets -- -D warnings
-	@# Cargo leaves tests that need a cluster out of all targets.
-	cargo clippy $(DEV) --test e2e --test eks --test rules -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check
@@ -164,6 +165,9 @@ check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Fo
 	testbed/kind-test
 	$(TOOLS)/bin/actionlint .github/workflows/*.yaml examples/ci/engine-pull-request.yaml
 	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs charts cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	cargo clippy $(DEV) --all-targets -- -D warnings
+	@# Cargo leaves tests that need a cluster out of all targets.
+	cargo clippy $(DEV) --test e2e --test eks --test rules -- -D warnings
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
@@ -190,7 +194,14 @@ QUICK_TOOL := CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools CARGO_PROFILE_REL
   CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 
 .PHONY: check-tools
-check-tools: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/actionlint ## Install what the checks need
+check-tools: shellcheck $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/actionlint ## Install what the checks need
+
+# Two at a time would be in each other's way.
+.PHONY: packages
+packages: shellcheck redis-server promtool bullmq-modules dashboard-modules proof-modules ## Install what checks and tests need from Debian and npm
+
+.PHONY: shellcheck
+shellcheck:
 	$(call installed,shellcheck,shellcheck)
 
 .PHONY: redis-server
@@ -242,13 +253,20 @@ install-operator: cluster images
 DEMO_IMAGES := redis-7.0 valkey-8
 
 .PHONY: demo
-demo: ## Start a cluster, install Dragstrip, run the quickstart, and print its table; installs missing Debian packages
-	@# The cluster and Dragstrip side by side: each leaves a core idle at times.
-	@# Not the variable MAKE: a dry run would execute this line.
-	@{ testbed/cluster up && testbed/cluster images $(DEMO_IMAGES); } & cluster=$$!; \
-	make --no-print-directory build || { kill $$cluster; exit 1; }; wait $$cluster
+demo: IMAGES = $(DEMO_IMAGES)
+demo: cluster-and-programs ## Start a cluster, install Dragstrip, run the quickstart, and print its table; installs missing Debian packages
 	$(MAKE) --no-print-directory install-operator
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
+
+# Images of servers to prepare; all if it is empty.
+IMAGES ?=
+
+# Side by side: each leaves a core idle at times.
+.PHONY: cluster-and-programs
+cluster-and-programs:
+	@# Not the variable MAKE: a dry run would execute this line.
+	@{ testbed/cluster up && testbed/cluster images $(IMAGES); } & cluster=$$!; \
+	make --no-print-directory build || { kill $$cluster; exit 1; }; wait $$cluster
 
 .PHONY: published-smoke
 published-smoke: install ## Run small versions of the published benchmarks and print how they compare (PUBLISHED selects some; 10 minutes)
@@ -256,16 +274,15 @@ published-smoke: install ## Run small versions of the published benchmarks and p
 	$(CLUSTER_ENV); testbed/published-smoke $(DIST)/bin/dragstrip $(PUBLISHED)
 
 .PHONY: test
-test: ## Run all tests except those of test-long
-	@# Unit tests wait half of their time: what the other tests need is built meanwhile, at the lowest priority.
-	@# Not the variable MAKE: a dry run would execute this line.
-	@nice -n 19 make --no-print-directory test-programs & programs=$$!; \
-	make --no-print-directory test-unit || { kill $$programs; exit 1; }; wait $$programs
-	$(MAKE) test-report-page test-eks test-chart test-e2e test-dashboards
+test: test-unit test-report-page test-on-cluster ## Run all tests except those of test-long
 
-.PHONY: test-programs
-test-programs: build
-	$(if $(filter local,$(CLUSTER)),testbed/cluster build)
+.PHONY: test-on-cluster
+test-on-cluster: cluster-and-programs test-eks test-chart test-e2e test-dashboards ## Run those tests that need a cluster
+
+# In .ci/run, tests on the cluster use the same directory, and a compiler waits for another that uses it.
+.PHONY: build-tests
+build-tests:
+	cargo test $(DEV) --no-run
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
 # need a machine without other load. Patterns match a test's path.
