@@ -24,14 +24,14 @@ use dragstrip_results::protocol::{
     POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
 };
 use k8s_openapi::api::core::v1::{
-    Affinity, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, PodSpec, SecretVolumeSource, Volume,
-    VolumeMount,
+    Affinity, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, PodSpec, Probe, SecretVolumeSource,
+    Volume, VolumeMount,
 };
 
 const CLIENT_USER: i64 = 65532;
 /// Time for a client pod to end its tool and write its result.
 const CLIENT_GRACE_SECONDS: i64 = 8;
-/// Seconds that a runner's readiness may take, which is the start line: a day, more than any `load` takes.
+/// Seconds that a runner may take to the start line: a day, more than any `load` takes.
 const PREPARED_WITHIN: i32 = 86_400;
 const RUNNER: &str = "/dragstrip-runner";
 /// Where the runner is copied to in client pods with another image.
@@ -155,6 +155,15 @@ fn user(attempt: &Attempt) -> i64 {
     }
 }
 
+/// Succeeds at the start line, and is not sent again: a readiness probe would meet the end of a client,
+/// fail, and leave a Warning event. A failure ends no client: a busy node may start the runner late.
+fn at_start_line() -> Probe {
+    Probe {
+        failure_threshold: Some(PREPARED_WITHIN),
+        ..http_probe(READY_PATH, i32::from(RUNNER_PORT), PREPARED_WITHIN)
+    }
+}
+
 fn client(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -176,7 +185,7 @@ fn client(
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
         env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
         ports: Some(vec![port("runner", i32::from(RUNNER_PORT))]),
-        readiness_probe: Some(http_probe(READY_PATH, i32::from(RUNNER_PORT), PREPARED_WITHIN)),
+        startup_probe: Some(at_start_line()),
         resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),
         volume_mounts: Some(bin.into_iter().chain(own).chain(further).collect()),
