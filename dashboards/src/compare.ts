@@ -8,6 +8,7 @@ import { CONCLUSIONS, fixed, LEVELS, NEUTRAL, steps, VERDICTS } from "./looks.js
 import { finished, page, UID } from "./page.js";
 import {
   barChart,
+  closed,
   color,
   curve,
   dashedLimits,
@@ -31,6 +32,7 @@ import {
   latency,
   ON_SCALE,
   once,
+  oneOfEach,
   PHASE,
   ratioOf,
   selector,
@@ -343,6 +345,41 @@ function compared() {
   );
 }
 
+/** A figure of the chosen phase against the servers' memory: a line for each engine, the mean of equal runs. */
+function againstMemory(title: string, unit: string, description: string, what: (runs: Runs) => string) {
+  const maxMemory = once(["namespace", "run"], selector("dragstrip_run_server_max_memory_bytes", NAMESPACE));
+  const engines = oneOfEach(["namespace", "run"], among(USABLE, OF_SUITE));
+  const joined = `${what(runs(NAMESPACE, OF_PHASE))}
+  * on (namespace, run) group_left (memory) count_values by (namespace, run) ("memory", ${maxMemory})
+  * on (namespace, run) group_left (engine, engine_version) ${engines}`;
+  const lines = `avg by (line, memory) (label_join(${joined}, "line", " ", "engine", "engine_version"))`;
+  return curve(
+    { title, unit, description, mayBeEmpty: "no chosen run has a server with maxmemory" },
+    [12, 9],
+    "Memory",
+    [rows(lines)],
+  )
+    .transformations([...pivoted("memory", "line", "Memory"), ...converted("Memory", "number")])
+    .min(0)
+    .overrideByName("Memory", [set.unit("bytes")]);
+}
+
+const cacheHits = () =>
+  againstMemory(
+    "Hit ratio against memory",
+    "percentunit",
+    "The share of reads that found their key, by the maxmemory of the servers of the chosen suite. A cache is large enough where the line levels off.",
+    (runs) => figure(runs, "dragstrip_run_hit_ratio"),
+  ).max(1);
+
+const cacheLatency = () =>
+  againstMemory(
+    "p99 against memory",
+    "s",
+    "The 99th percentile of latency by the maxmemory of the servers of the chosen suite. Evictions make it longer where the cache is small.",
+    (runs) => latency(runs, "99"),
+  );
+
 function struckOutRuns() {
   const invalid = `${struckOut(BASELINE)} or ${among(OF_SUITE, struckOut(CANDIDATES))}`;
   const reasons = figure(runs(NAMESPACE), "dragstrip_run_phase_reason", [], ["check", "level"]);
@@ -424,6 +461,7 @@ export function compare(): Dashboard {
       .withPanel(percentileCurve())
       .withPanel(repetitions())
       .withPanel(deltas())
+      .withRow(closed("Caches", [cacheHits(), cacheLatency()]))
       .withRow(heading("Is it a fair comparison?"))
       .withPanel(compared())
       .withPanel(struckOutRuns()),

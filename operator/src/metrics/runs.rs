@@ -22,6 +22,10 @@ const NOISE: Metric = Metric(
     "dragstrip_run_noise_ratio",
     "Standard deviation of the throughput of equal repetitions on one start of a server, as a share of the mean.",
 );
+const MAX_MEMORY: Metric = Metric(
+    "dragstrip_run_server_max_memory_bytes",
+    "maxmemory of each server that a run loads; absent without a limit.",
+);
 
 /// Looks up the instance type of the node of that name.
 pub type InstanceTypes<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -92,6 +96,9 @@ pub fn families(
     page.add(&PROGRESS, &base, &[], share);
     page.add(&START, &base, &[], seconds(status.started_at.as_ref()));
     page.add(&END, &base, &[], seconds(status.finished_at.as_ref()));
+    let observed = status.target.as_ref().and_then(|target| target.observed.as_ref());
+    let max_memory = observed.and_then(|truth| truth.max_memory_bytes).filter(|bytes| *bytes > 0);
+    page.add(&MAX_MEMORY, &base, &[], max_memory.map(|bytes| bytes as f64));
     page.add(&NOISE, &base, &[], status.noise.as_ref().and_then(noise));
     let servers = status.target.iter().flat_map(|target| &target.nodes);
     let servers: Vec<Option<String>> = servers.map(|name| instance_type(name)).collect();

@@ -64,7 +64,7 @@ fn finished(number: usize) -> BenchmarkRun {
         "finishedAt": "2026-01-01T00:10:00Z", "progress": {"measured": 3, "total": 4},
         "target": {"name": "redis", "servers": 2, "nodes": ["server-a", "server-b"], "observed": {
             "engine": "Redis", "version": "7.0.15", "threads": 8, "clusterEnabled": false, "loading": false,
-            "runId": "x", "usedMemoryBytes": 1}},
+            "runId": "x", "usedMemoryBytes": 1, "maxMemoryBytes": 67_108_864}},
         "nodes": [{"name": "client-a", "instanceType": "c7i.16xlarge", "serves": false, "loads": true},
             {"name": "server-a", "instanceType": "c7i.2xlarge", "serves": true, "loads": false}],
         "noise": {"figures": [{"phase": "read", "metric": "OperationsPerSecond", "betweenRepetitions": 0.02,
@@ -111,6 +111,7 @@ fn a_finished_run_shows_what_it_measured_and_where() {
             "dragstrip_run_progress_ratio{namespace=\"races\",run=\"run-1\"} 0.75",
             "dragstrip_run_start_timestamp_seconds{namespace=\"races\",run=\"run-1\"} 1767225600",
             "dragstrip_run_end_timestamp_seconds{namespace=\"races\",run=\"run-1\"} 1767226200",
+            "dragstrip_run_server_max_memory_bytes{namespace=\"races\",run=\"run-1\"} 67108864",
             "dragstrip_run_noise_ratio{namespace=\"races\",run=\"run-1\"} 0.02",
         ],
     );
