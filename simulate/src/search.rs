@@ -200,6 +200,28 @@ fn followed_rate(service: Service, random: &mut SmallRng) -> (Option<Found>, f64
     (found, knee)
 }
 
+/// The largest rate at which a server of one thread uses at most so much of its CPU, as found, and the true one.
+fn within_cpus(service: Service, random: &mut SmallRng) -> (Option<Found>, f64) {
+    let seconds = load(random);
+    // A server without requests does work of its own.
+    let idle = random.random_range(0.0..0.05);
+    let bound = format!("{:.2}", random.random_range(0.3..0.9));
+    let knee = CAPACITY * (bound.parse().unwrap_or(0.0) - idle);
+    let until = json!({"serverCpus": bound});
+    let spec = spec(json!({"raise": "Rate", "from": first_rate(random), "to": 1_000_000, "until": until}));
+    let found = search(&spec, |value| {
+        let rate = value as f64;
+        let pause = random.random_bool(PAUSES);
+        let used = (idle + rate / CAPACITY).min(1.0);
+        let followed = follows(service, (rate, CAPACITY), (seconds, pause), || noise(random));
+        SearchPoint {
+            server_cpus: Some(jittered(used, random)),
+            ..point(value, rate.min(CAPACITY), None, followed)
+        }
+    });
+    (found, knee)
+}
+
 fn point(value: u64, operations_per_second: f64, p99: Option<f64>, followed: bool) -> SearchPoint {
     SearchPoint {
         value,
@@ -264,6 +286,11 @@ pub fn properties(cases: usize) -> Vec<Property> {
     properties.extend(each(
         |name| format!("A search ends within 3 % of the largest rate within a p99 ({name})"),
         within_p99,
+        near,
+    ));
+    properties.extend(each(
+        |name| format!("A search ends within 3 % of the largest rate within a server's CPUs ({name})"),
+        within_cpus,
         near,
     ));
     properties.extend(each(
