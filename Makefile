@@ -32,7 +32,8 @@ help: ## List the targets
 
 ##### Building
 
-# What a build for this machine uses: see the profile in Cargo.toml. A release says `release`.
+# What a build for this machine uses: see the profile in Cargo.toml. A release says `release`, and `dev`
+# builds programs from what tests are built from.
 PROFILE ?= local
 # The operator of a release is linked as a whole: it takes minutes and halves the memory of its program.
 SMALL_OPERATOR ?=
@@ -40,25 +41,29 @@ SMALL_OPERATOR ?=
 # has no such option.
 PACK_RELOCATIONS = $(if $(filter x86_64%,$(BUILD_TARGET)),-- -C link-arg=-zpack-relative-relocs)
 PROGRAMS = dragstrip-runner dragstrip-loadgen dragstrip-clients dragstrip $(if $(SMALL_OPERATOR),,dragstrip-operator)
+# With another choice of crates Cargo compiles shared ones once more: so one command builds all programs,
+# and those of `dev` are chosen as tests are.
+CHOICE = $(if $(filter dev,$(PROFILE)),$(DEV) --example crdgen $(addprefix --bin ,$(PROGRAMS)),--locked $(addprefix -p ,$(PROGRAMS)))
 BUILT := $(CARGO_TARGET_DIR)/$(BUILD_TARGET)
-STATIC := RUSTFLAGS="-C target-feature=+crt-static"
+BUILT_PROGRAMS := $(BUILT)/$(PROFILE:dev=debug)
+# Programs of `dev` have symbols.
+INSTALL := install $(if $(filter dev,$(PROFILE)),--strip,-C)
 
 .PHONY: build
 build: $(if $(SMALL_OPERATOR),small-operator) ## Build the static programs into the cache
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
-	@# One command for all: with another choice of crates Cargo compiles shared ones once more.
-	$(STATIC) cargo build --profile $(PROFILE) --locked --target $(BUILD_TARGET) $(addprefix -p ,$(PROGRAMS))
+	cargo build --profile $(PROFILE) --target $(BUILD_TARGET) $(CHOICE)
 	mkdir -p $(DIST)/operator $(DIST)/runner $(DIST)/bin
-	install -C $(BUILT)/$(if $(SMALL_OPERATOR),small,$(PROFILE))/dragstrip-operator $(BUILT)/$(PROFILE)/dragstrip $(DIST)/operator/
-	install -C $(BUILT)/$(PROFILE)/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
-	install -C $(BUILT)/$(PROFILE)/dragstrip $(DIST)/bin/
+	$(INSTALL) $(if $(SMALL_OPERATOR),$(BUILT)/small,$(BUILT_PROGRAMS))/dragstrip-operator $(BUILT_PROGRAMS)/dragstrip $(DIST)/operator/
+	$(INSTALL) $(BUILT_PROGRAMS)/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
+	$(INSTALL) $(BUILT_PROGRAMS)/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
 	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
 
 .PHONY: small-operator
 small-operator:
 	@echo "==> compiling the operator as a release does"
-	$(STATIC) cargo rustc --profile small --locked --target $(BUILD_TARGET) \
+	cargo rustc --profile small --locked --target $(BUILD_TARGET) \
 	  -p dragstrip-operator --bin dragstrip-operator $(PACK_RELOCATIONS)
 
 .PHONY: build-bullmq
@@ -109,7 +114,7 @@ WITHOUT_LIBRARIES = --no-default-features --config profile.$(PROFILE).package.re
 
 .PHONY: cli
 cli: ## Put dragstrip, kubectl-dragstrip and its completion into ~/.local/bin, or PREFIX/bin (needs only Rust; LIBRARIES=1 adds local runs with fred and redis-rs)
-	$(STATIC) cargo build --profile $(PROFILE) --locked --target $(HOST_TARGET) -p dragstrip \
+	cargo build --profile $(PROFILE) --locked -p dragstrip \
 	  $(if $(LIBRARIES),,$(WITHOUT_LIBRARIES))
 	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/$(PROFILE)/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
@@ -120,7 +125,7 @@ cli: ## Put dragstrip, kubectl-dragstrip and its completion into ~/.local/bin, o
 # The same features as the tests have, so that they share what is compiled: an example among
 # the targets makes Cargo count those of dev-dependencies too.
 DEV := --locked --workspace --all-features
-DEV_PROGRAMS := $(CARGO_TARGET_DIR)/debug
+DEV_PROGRAMS := $(CARGO_TARGET_DIR)/$(HOST_TARGET)/debug
 
 .PHONY: generators
 generators:
@@ -260,13 +265,15 @@ demo: cluster-and-programs ## Start a cluster, install Dragstrip, run the quicks
 
 # Images of servers to prepare; all if it is empty.
 IMAGES ?=
+# Other targets to build meanwhile.
+ALSO ?=
 
 # Side by side: each leaves a core idle at times.
 .PHONY: cluster-and-programs
 cluster-and-programs:
 	@# Not the variable MAKE: a dry run would execute this line.
 	@{ testbed/cluster up && testbed/cluster images $(IMAGES); } & cluster=$$!; \
-	make --no-print-directory build || { kill $$cluster; exit 1; }; wait $$cluster
+	make --no-print-directory build $(ALSO) || { kill $$cluster; exit 1; }; wait $$cluster
 
 .PHONY: published-smoke
 published-smoke: install ## Run small versions of the published benchmarks and print how they compare (PUBLISHED selects some; 10 minutes)
@@ -279,10 +286,11 @@ test: test-unit test-report-page test-on-cluster ## Run all tests except those o
 .PHONY: test-on-cluster
 test-on-cluster: cluster-and-programs test-eks test-chart test-e2e test-dashboards ## Run those tests that need a cluster
 
-# In .ci/run, tests on the cluster use the same directory, and a compiler waits for another that uses it.
 .PHONY: build-tests
 build-tests:
 	cargo test $(DEV) --no-run
+	@# Cargo leaves tests that need a cluster out.
+	cargo test $(DEV) --no-run --test e2e --test eks
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
 # need a machine without other load. Patterns match a test's path.
@@ -426,7 +434,7 @@ bench-bullmq: redis-server bullmq-modules ## Measure the BullMQ job against the 
 .PHONY: bench-operator
 bench-operator: small-operator ## Compare the operator's memory, calls, and speed with goals, beside 10,000 runs (5 minutes)
 	cargo build --profile yardstick --locked -p dragstrip-bench-operator
-	testbed/without-kubelets $(CARGO_TARGET_DIR)/yardstick/dragstrip-bench-operator --operator $(BUILT)/small/dragstrip-operator
+	testbed/without-kubelets $(BUILT)/yardstick/dragstrip-bench-operator --operator $(BUILT)/small/dragstrip-operator
 
 ##### Releasing
 

@@ -86,10 +86,7 @@ build_programs() {
 
 build_helm() { build_step helm "$(pinned)" helm compile_helm; }
 
-# kwok plays kubelets. It needs a newer Kubernetes than the one above, so its own module pins
-# its dependencies.
-readonly KWOK=sigs.k8s.io/kwok/cmd/kwok@v0.8.0
+# kwok plays kubelets.
+compile_kwok() { compile "$BIN/kwok" "" sigs.k8s.io/kwok/cmd/kwok; }
 
-compile_kwok() { GOBIN=$BIN CGO_ENABLED=0 go install -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w" "$KWOK"; }
-
-build_kwok() { build_step kwok "$KWOK" kwok compile_kwok; }
+build_kwok() { build_step kwok "$(pinned)" kwok compile_kwok; }

@@ -56,7 +56,7 @@ pub fn loadgen(seconds: u32) -> Value {
         }
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "dragstrip-loadgen", "--target-dir"]);
-        build.arg(profile.parent().unwrap());
+        build.arg(profile.ancestors().nth(2).unwrap());
         if profile.ends_with("release") {
             build.arg("--release");
         }
