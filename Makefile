@@ -147,15 +147,18 @@ format: ## Format the code
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
+.PHONY: format-check
+format-check:
+	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+
 .PHONY: check
 check: generate lint ## Format, lint, licences, generated files, shell scripts, versions, workflows, what a release is made of
 
 # The checks without what writes into the tree, so that tests may use it meanwhile.
 .PHONY: lint
-lint: check-tools bullmq-modules dashboard-modules proof-modules
+lint: format-check check-tools bullmq-modules dashboard-modules proof-modules
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
-	cargo fmt --all --check
-	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cd bench-jobs/bullmq && npm run --silent check
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check

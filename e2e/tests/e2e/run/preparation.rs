@@ -65,7 +65,10 @@ async fn reads_find_what_was_loaded_and_the_warm_up_is_in_no_figure() -> Result<
 async fn no_probe_failed(env: &Env) -> Result<()> {
     let failed_probes = ListParams::default().fields("reason=Unhealthy");
     let events = env.api::<Event>().list(&failed_probes).await?.items;
-    ensure!(events.is_empty(), "a server that starts and a client that prepares or ends are healthy: {events:?}");
+    ensure!(
+        events.is_empty(),
+        "a server that starts and a client that prepares or ends are healthy: {events:?}"
+    );
     Ok(())
 }
 
