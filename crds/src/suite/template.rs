@@ -23,12 +23,13 @@ pub struct TargetTemplate(pub Map<String, Value>);
 /// Fields of a run's spec that its suite sets.
 pub const DECIDED_BY_SUITE: [&str; 3] = ["target", "cancel", "ttlAfterFinished"];
 
-/// Removes rules, required fields and defaults from `schema`, at every depth.
+/// Removes rules, required fields, alternatives and defaults from `schema`, at every depth.
 fn remove_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.retain(|name, value| {
-                let required = name == "required" && value.is_array();
+                // What remained of alternatives would be met by all values at once, and refuse each.
+                let required = ["required", "oneOf"].contains(&name.as_str()) && value.is_array();
                 // Keys of list items would be required fields.
                 let list = name.starts_with("x-kubernetes-list-");
                 name != "x-kubernetes-validations" && !list && !required
