@@ -312,12 +312,20 @@ fn a_phase_needs_exactly_one_parser_with_its_own_options() {
     for parser in parsers {
         assert!(serde_json::from_value::<crate::workload::ParserSpec>(parser.clone()).is_err(), "{parser}");
     }
-    let crd = serde_json::to_value(<BenchmarkRun as kube::CustomResourceExt>::crd()).unwrap();
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/phases/items/properties";
-    let parser = crd.pointer(&format!("{schema}/exec/properties/parser")).unwrap();
-    let alternatives = parser["oneOf"].as_array().unwrap();
-    assert_eq!(alternatives.len(), parser["properties"].as_object().unwrap().len(), "{parser}");
-    assert!(alternatives.iter().all(|one| one["required"].as_array().is_some_and(|names| names.len() == 1)));
+    for (crd, phases) in [
+        (<BenchmarkRun as kube::CustomResourceExt>::crd(), "phases"),
+        (<crate::BenchmarkSuite as kube::CustomResourceExt>::crd(), "run/properties/phases"),
+    ] {
+        let crd = serde_json::to_value(crd).unwrap();
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        let path = format!("{spec}/{phases}/items/properties/exec/properties/parser");
+        let parser = crd.pointer(&path).unwrap();
+        let alternatives = parser["oneOf"].as_array().unwrap();
+        assert_eq!(alternatives.len(), parser["properties"].as_object().unwrap().len(), "{parser}");
+        let one_name =
+            |one: &serde_json::Value| one["required"].as_array().is_some_and(|names| names.len() == 1);
+        assert!(alternatives.iter().all(one_name), "any value meets all alternatives: {parser}");
+    }
 }
 
 #[test]

@@ -23,13 +23,13 @@ pub struct TargetTemplate(pub Map<String, Value>);
 /// Fields of a run's spec that its suite sets.
 pub const DECIDED_BY_SUITE: [&str; 3] = ["target", "cancel", "ttlAfterFinished"];
 
-/// Removes rules, required fields, alternatives and defaults from `schema`, at every depth.
-fn remove_rules(schema: &mut Value) {
+/// Removes rules, required fields and defaults from `schema`, at every depth. The field that makes an
+/// `alternative` of several stays required: any value would meet all of them, and oneOf refuses that.
+fn remove_rules(schema: &mut Value, alternative: bool) {
     match schema {
         Value::Object(fields) => {
             fields.retain(|name, value| {
-                // What remained of alternatives would be met by all values at once, and refuse each.
-                let required = ["required", "oneOf"].contains(&name.as_str()) && value.is_array();
+                let required = name == "required" && value.is_array() && !alternative;
                 // Keys of list items would be required fields.
                 let list = name.starts_with("x-kubernetes-list-");
                 name != "x-kubernetes-validations" && !list && !required
@@ -37,16 +37,21 @@ fn remove_rules(schema: &mut Value) {
             if fields.contains_key("type") || fields.contains_key("properties") {
                 fields.remove("default");
             }
-            fields.values_mut().for_each(remove_rules);
+            for (name, value) in fields {
+                match value.as_array_mut().filter(|_| name == "oneOf") {
+                    Some(alternatives) => alternatives.iter_mut().for_each(|one| remove_rules(one, true)),
+                    None => remove_rules(value, false),
+                }
+            }
         }
-        Value::Array(items) => items.iter_mut().for_each(remove_rules),
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_rules(item, false)),
         _ => {}
     }
 }
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator, left_out: &[&str], description: &str) -> Schema {
     let mut value = T::json_schema(generator).to_value();
-    remove_rules(&mut value);
+    remove_rules(&mut value, false);
     if let Some(properties) = value.get_mut("properties").and_then(Value::as_object_mut) {
         properties.retain(|name, _| !left_out.contains(&name.as_str()));
     }
