@@ -280,7 +280,8 @@ async fn a_cache_smaller_than_its_keys_is_filled_and_agrees_with_the_servers_cou
     tool["loadgen"]["onMiss"] = json!("Set");
     tool["loadgen"]["keyMaximum"] = json!(99_999);
     tool["loadgen"]["keyPattern"] = json!("Zipfian");
-    tool["loadgen"]["dataSize"] = json!(500);
+    // A thousand keys fill it, which a busy machine writes in a second too.
+    tool["loadgen"]["dataSize"] = json!(3000);
     let mut job = job(server.port, &tool);
     (job["allowEviction"], job["warmupSeconds"]) = (json!(true), json!(1.0));
     let pod = Pod::new(&job).at_the_line().await;
@@ -291,7 +292,7 @@ async fn a_cache_smaller_than_its_keys_is_filled_and_agrees_with_the_servers_cou
     let (get, fill) = (row("GET"), row("SET (miss)"));
     assert_eq!(Some(fill.count), get.misses, "a miss was not filled");
     let ratio = get.hits.unwrap() as f64 / get.count as f64;
-    assert!((0.35..0.9).contains(&ratio), "{:.1} % of the reads found their key", ratio * 100.0);
+    assert!((0.2..0.9).contains(&ratio), "{:.1} % of the reads found their key", ratio * 100.0);
     assert_eq!(result.per_second.iter().sum::<u64>(), get.count, "the seconds have more than the GETs");
     let series = result.hit_series.as_ref().unwrap();
     assert_eq!((Some(series.hits.iter().sum()), Some(series.misses.iter().sum())), (get.hits, get.misses));
