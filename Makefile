@@ -289,10 +289,12 @@ test: test-unit test-report-page test-on-cluster ## Run all tests except those o
 .PHONY: test-on-cluster
 test-on-cluster: cluster-and-programs test-eks test-chart test-e2e test-dashboards ## Run those tests that need a cluster
 
-.PHONY: build-tests
+.PHONY: build-tests build-e2e
 build-tests:
 	cargo test $(DEV) --no-run
-	@# Cargo leaves tests that need a cluster out.
+
+# Cargo leaves tests that need a cluster out of the others.
+build-e2e:
 	cargo test $(DEV) --no-run --test e2e --test eks
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
@@ -308,7 +310,7 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
 test-long: ## Run what takes too long for every change: long end-to-end tests, faults on nodes and between operator and API server, random specifications, the model of turns, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
 	$(MAKE) install
 	testbed/cluster images
-	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
+	@$(call run_e2e,$(E2E_LONG))
 	rm -f $(WORKLOAD_FAULTS).long
 	$(MAKE) test-faults RUNS=50 WORKLOAD_FAULTS=$(WORKLOAD_FAULTS).long
 	$(MAKE) test-proxy FAULT_OPTIONS='--sample 60 --seed 1'
@@ -369,13 +371,17 @@ test-rules: promtool ## Check the chart's alert rules and try them
 
 # A test needs a thread while it waits, and a test that is to be alone waits for all others: see e2e/src/turns.rs.
 E2E_THREADS ?= 48
-
+E2E_FAILURES := $(DRAGSTRIP_CACHE)/e2e-failures
+# run_e2e ARGUMENTS: ends with a line for each failure. The frames of a test that waits show only its runtime.
+run_e2e = : >$(E2E_FAILURES); $(CLUSTER_ENV); export E2E_FAILURES=$(E2E_FAILURES) RUST_LIB_BACKTRACE=0; \
+  cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(1) || { \
+    echo "==> failed end-to-end tests:"; cat $(E2E_FAILURES); exit 1; }
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
 	@echo "==> make test-long runs these: $(E2E_LONG)"
 	$(CLUSTER_ENV); cd dashboards && npm run --silent test:chart
-	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
+	@$(call run_e2e,$(addprefix --skip ,$(E2E_LONG)))
 
 RUNS ?= 1000
 SEED ?= 1

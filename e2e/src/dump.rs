@@ -1,6 +1,7 @@
 //! What is printed about a namespace when its test failed.
 
 use crate::{Env, events, operator};
+use anyhow::Result;
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use k8s_openapi::{
     api::{
@@ -12,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
+use std::{fmt::Debug, io::Write};
 
 fn conditions(of: &[Condition]) -> String {
     of.iter()
@@ -114,4 +115,13 @@ pub(crate) async fn print(env: &Env) {
         Err(error) => eprintln!("  no log: {error:#}"),
     }
     eprintln!("=====");
+}
+
+/// Adds the failure of the test called `name` to the file that E2E_FAILURES names: what [`print`] says of
+/// several tests hides the one line that matters.
+pub(crate) fn list_failure(name: &str, error: &anyhow::Error) -> Result<()> {
+    let Some(path) = std::env::var_os("E2E_FAILURES") else { return Ok(()) };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
+    writeln!(file, "{name}: {error:#}")?;
+    Ok(())
 }

@@ -75,10 +75,14 @@ where
         dump::print(&env).await;
     }
     let removed = teardown::remove(&env).await;
-    match outcome {
+    let result = match outcome {
         Ok(result) => result.and(removed),
         Err(panic) => resume_unwind(panic),
+    };
+    if let Err(error) = &result {
+        dump::list_failure(name, error)?;
     }
+    result
 }
 
 impl Env {
