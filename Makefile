@@ -316,10 +316,12 @@ test-long: ## Run what takes too long for every change: long end-to-end tests, f
 	$(MAKE) test-proxy FAULT_OPTIONS='--sample 60 --seed 1'
 	$(MAKE) test-specifications model bench-operator fuzz
 
-.PHONY: test-unit
-test-unit: redis-server promtool bullmq-modules dashboard-modules proof-modules test-rules ## Run unit and scenario tests
+.PHONY: test-unit test-rust test-node
+test-unit: test-rules test-rust test-node ## Run unit and scenario tests
+test-rust: redis-server
 	@# The load generator that the runner's tests start is built along with its own tests.
 	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test $(DEV)
+test-node: redis-server promtool bullmq-modules dashboard-modules proof-modules
 	cd bench-jobs/bullmq && npm test --silent
 	cd dashboards && npm test --silent
 	cd dashboards/proof && npm test --silent
