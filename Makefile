@@ -318,7 +318,7 @@ test-long: ## Run what takes too long for every change: long end-to-end tests, f
 
 .PHONY: test-unit test-rust test-node
 test-unit: test-rules test-rust test-node ## Run unit and scenario tests
-test-rust: redis-server
+test-rust: redis-server promtool
 	@# The load generator that the runner's tests start is built along with its own tests.
 	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test $(DEV)
 test-node: redis-server promtool bullmq-modules dashboard-modules proof-modules
