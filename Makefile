@@ -378,6 +378,7 @@ E2E_FAILURES := $(DRAGSTRIP_CACHE)/e2e-failures
 run_e2e = : >$(E2E_FAILURES); $(CLUSTER_ENV); export E2E_FAILURES=$(E2E_FAILURES) RUST_LIB_BACKTRACE=0; \
   cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(1) || { \
     echo "==> failed end-to-end tests:"; cat $(E2E_FAILURES); exit 1; }
+
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images

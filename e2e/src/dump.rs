@@ -117,8 +117,8 @@ pub(crate) async fn print(env: &Env) {
     eprintln!("=====");
 }
 
-/// Adds the failure of the test called `name` to the file that E2E_FAILURES names: what [`print`] says of
-/// several tests hides the one line that matters.
+/// Adds the failure of the test whose namespace has this `name` to the file that E2E_FAILURES names:
+/// what [`print`] says of several tests hides the one line that matters.
 pub(crate) fn list_failure(name: &str, error: &anyhow::Error) -> Result<()> {
     let Some(path) = std::env::var_os("E2E_FAILURES") else { return Ok(()) };
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;

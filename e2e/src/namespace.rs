@@ -67,6 +67,18 @@ where
     F: FnOnce(Env) -> Fut,
     Fut: Future<Output = Result<()>>,
 {
+    let result = in_namespace(name, test).await;
+    if let Err(error) = &result {
+        dump::list_failure(name, error)?;
+    }
+    result
+}
+
+async fn in_namespace<F, Fut>(name: &str, test: F) -> Result<()>
+where
+    F: FnOnce(Env) -> Fut,
+    Fut: Future<Output = Result<()>>,
+{
     let client = cluster::connect().await?;
     operator::await_ready(&client, None).await?;
     let env = Env::make(client, name).await?;
@@ -75,14 +87,10 @@ where
         dump::print(&env).await;
     }
     let removed = teardown::remove(&env).await;
-    let result = match outcome {
+    match outcome {
         Ok(result) => result.and(removed),
         Err(panic) => resume_unwind(panic),
-    };
-    if let Err(error) = &result {
-        dump::list_failure(name, error)?;
     }
-    result
 }
 
 impl Env {
