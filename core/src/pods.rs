@@ -83,6 +83,12 @@ pub fn runs(pod: &Pod, name: &str) -> bool {
     containers(pod).any(|status| status.name == name && running(status))
 }
 
+/// Whether the container runs and its startup probe has succeeded. The kubelet shows this up to a second
+/// before the pod is ready.
+pub fn has_started(pod: &Pod, name: &str) -> bool {
+    runs(pod, name) && containers(pod).any(|status| status.name == name && status.started == Some(true))
+}
+
 /// Reasons for which every container waits while it starts.
 pub const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 

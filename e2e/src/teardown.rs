@@ -2,6 +2,7 @@
 
 use crate::{Env, Look, operator, phase, until, wait::PAUSE};
 use anyhow::Result;
+use dragstrip_core::pods;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -88,13 +89,8 @@ pub(crate) async fn idle(env: &Env) -> Result<bool> {
 async fn clients(env: &Env) -> Result<Vec<String>> {
     let mut left = held(env).await?;
     let pods: Vec<Pod> = env.labelled(CLIENTS).await?;
-    left.extend(pods.iter().filter(|pod| !ended(pod)).map(|pod| format!("Pod {}", pod.name_any())));
+    left.extend(pods.iter().filter(|pod| !pods::ended(pod)).map(|pod| format!("Pod {}", pod.name_any())));
     Ok(left)
-}
-
-fn ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 async fn left(env: &Env) -> Result<Vec<String>> {

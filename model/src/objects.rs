@@ -31,8 +31,8 @@ use k8s_openapi::{
         batch::v1::{Job as KubernetesJob, JobCondition, JobSpec, JobStatus},
         coordination::v1::{Lease as KubernetesLease, LeaseSpec},
         core::v1::{
-            ContainerState, ContainerStateRunning, ContainerStatus, Node, Pod as KubernetesPod, PodCondition,
-            PodSpec, PodStatus,
+            ContainerState, ContainerStateRunning, ContainerStatus, Node, Pod as KubernetesPod, PodSpec,
+            PodStatus,
         },
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
@@ -343,10 +343,9 @@ impl Objects {
     /// A client pod.
     pub fn pod(&self, pod: &Pod) -> Arc<KubernetesPod> {
         let name = self.attempt_name(pod.run, pod.attempt).to_owned();
-        let ready =
-            PodCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..PodCondition::default() };
         let running = ContainerStatus {
             name: CLIENT_CONTAINER.to_owned(),
+            started: Some(matches!(pod.phase, Phase::Ready | Phase::Loading)),
             state: Some(ContainerState {
                 running: Some(ContainerStateRunning::default()),
                 ..ContainerState::default()
@@ -379,7 +378,6 @@ impl Objects {
             status: Some(PodStatus {
                 phase: Some(phase.to_owned()),
                 pod_ip: pod.runs().then(|| "10.0.0.2".to_owned()),
-                conditions: matches!(pod.phase, Phase::Ready | Phase::Loading).then(|| vec![ready]),
                 container_statuses: pod.runs().then(|| vec![running]),
                 ..PodStatus::default()
             }),

@@ -91,7 +91,7 @@ fn attempt_state(
         return AttemptState::Outdated;
     }
     let created = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
-    if all(attempt, fetched, pods::ready) {
+    if all(attempt, fetched, is_at_start_line) {
         return AttemptState::AtStartLine { unreachable_since: fetched.unreachable_since };
     }
     if are_preparing(attempt, fetched) {
@@ -108,7 +108,12 @@ fn all(attempt: &Attempt, fetched: &Fetched, test: fn(&Pod) -> bool) -> bool {
 
 /// Whether all clients of `attempt` run, and not all are at the start line.
 pub fn are_preparing(attempt: &Attempt, fetched: &Fetched) -> bool {
-    all(attempt, fetched, |pod| pods::runs(pod, CLIENT_CONTAINER)) && !all(attempt, fetched, pods::ready)
+    all(attempt, fetched, |pod| pods::runs(pod, CLIENT_CONTAINER)) && !all(attempt, fetched, is_at_start_line)
+}
+
+/// A client's startup probe succeeds at the start line.
+fn is_at_start_line(pod: &Pod) -> bool {
+    pods::has_started(pod, CLIENT_CONTAINER)
 }
 
 /// The states of all attempts, in sequence.
@@ -254,42 +259,34 @@ mod tests {
         assert_eq!(state(running(), vec![]), starting(), "no pod was made yet");
     }
 
+    /// A pod whose client is at the start line or before it, and runs or does not. The kubelet shows it as
+    /// ready later.
+    fn client(name: &str, started: bool, running: bool) -> Pod {
+        let state = if running { json!({"running": {}}) } else { json!({"waiting": {}}) };
+        let container = json!({
+            "name": CLIENT_CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "started": started, "state": state
+        });
+        let conditions = json!([{"type": "Ready", "status": "False"}]);
+        let status = json!({"phase": "Running", "containerStatuses": [container], "conditions": conditions});
+        pod(name, json!({}), status)
+    }
+
     #[test]
-    fn pods_are_at_the_start_line_when_all_are_ready() {
-        let ready = |name| {
-            pod(
-                name,
-                json!({}),
-                json!({"phase": "Running", "conditions": [
-                    {"type": "Ready", "status": "True", "lastTransitionTime": at(7).to_string()}
-                ]}),
-            )
-        };
+    fn pods_are_at_the_start_line_once_the_startup_probes_of_all_have_succeeded() {
+        let at_line = |name| client(name, true, true);
         assert_eq!(
-            state(running(), vec![ready("a"), ready("b")]),
+            state(running(), vec![at_line("a"), at_line("b")]),
             AttemptState::AtStartLine { unreachable_since: None }
         );
-        let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);
-        assert_eq!(one, starting());
+        assert_eq!(state(running(), vec![at_line("a"), of_phase("b", "Pending")]), starting());
     }
 
     #[test]
     fn clients_that_run_before_the_start_line_have_started_however_long_they_prepare() {
-        let of = |name: &str, ready: &str, running: bool| {
-            let state = if running { json!({"running": {}}) } else { json!({"waiting": {}}) };
-            let container = json!({
-                "name": "client", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state
-            });
-            let conditions = json!([{"type": "Ready", "status": ready}]);
-            let status =
-                json!({"phase": "Running", "containerStatuses": [container], "conditions": conditions});
-            pod(name, json!({}), status)
-        };
         let prepares = AttemptState::Preparing(Preparation::default());
-        assert_eq!(state(running(), vec![of("a", "False", true), of("b", "True", true)]), prepares);
-        assert_eq!(state(running(), vec![of("a", "False", true), of("b", "False", false)]), starting());
-        let at_line = AttemptState::AtStartLine { unreachable_since: None };
-        assert_eq!(state(running(), vec![of("a", "True", true), of("b", "True", true)]), at_line);
+        assert_eq!(state(running(), vec![client("a", false, true), client("b", true, true)]), prepares);
+        assert_eq!(state(running(), vec![client("a", false, true), client("b", false, false)]), starting());
     }
 
     /// The state of a started attempt of two pods whose runners are in these stages; `None` does not
