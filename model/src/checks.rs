@@ -110,6 +110,7 @@ pub const SMALL: [Scenario; 3] = [
     Scenario {
         name: "two runs of one server, two operators, a user who cancels one",
         operators: 2,
+        interruptions: 2,
         faults: Faults { cancels: 1, ..CALM },
         ..PLAIN
     },

@@ -19,6 +19,7 @@ use dragstrip_core::{
         status::{of_step, recorded, worth_reporting},
         stored_result::start_line,
         turn::{self, TurnCheck},
+        validate::ValidatedRun,
     },
 };
 use kube::ResourceExt;
@@ -312,7 +313,7 @@ impl Rules {
     fn carry_out(
         &self,
         seen: &Seen,
-        run: &dragstrip_core::run::validate::ValidatedRun,
+        run: &ValidatedRun,
         fetched: &Fetched,
         step: &Step,
         decision: &mut Decision,
@@ -337,6 +338,7 @@ impl Rules {
                 requests.extend(has(Rule::ReadLeasesBeforeJob).then_some(Request::ReadLeases(held)));
                 requests
                     .extend(has(Rule::ReadResultBeforeJob).then_some(Request::ReadResult(attempt(index))));
+                requests.extend(has(Rule::ListClientsBeforeJob).then_some(Request::ListClients));
                 requests.push(Request::CreateJob(attempt(index), node));
             }
             Step::SendStart(index) => {
@@ -358,15 +360,28 @@ impl Rules {
             }
             Step::StandBack { attempt: of, .. } => {
                 let job = of.and_then(|index| Some((attempt(&index), seen.jobs[index]?.uid)));
+                requests.extend(self.unmeasured(run, fetched));
                 requests.extend(job.map(|(attempt, uid)| Request::DeleteJob(attempt, uid)));
                 requests.extend(releases(seen));
             }
-            Step::ReturnTurn => requests.extend(releases(seen)),
+            Step::ReturnTurn => {
+                requests.extend(self.unmeasured(run, fetched).into_iter().chain(releases(seen)))
+            }
             Step::Wait(..)
             | Step::Finish(Ending::Succeeded | Ending::Failed(_) | Ending::Cancelled)
             | Step::MakeDatastore
             | Step::RemoveDatastore
             | Step::ReadMemory(_) => {}
+        }
+    }
+
+    /// What a run reads before it releases its turn.
+    fn unmeasured(&self, run: &ValidatedRun, fetched: &Fetched) -> Option<Request> {
+        match place_of(run, &fetched.snapshot.stored) {
+            Place::At(current) if self.scenario.has(Rule::ReadResultBeforeRelease) => {
+                Some(Request::ReadResult(u8::try_from(current).unwrap_or(0)))
+            }
+            _ => None,
         }
     }
 

@@ -158,8 +158,8 @@ pub fn advance(rules: &Rules, scenario: &Scenario, world: &mut World, operator: 
 }
 
 fn reads(request: Request) -> bool {
-    use Request::{ListLoad, ReadHolder, ReadLeases, ReadResult, ReadRun};
-    matches!(request, ReadRun | ReadLeases(_) | ReadResult(_) | ReadHolder | ListLoad)
+    use Request::{ListClients, ListLoad, ReadHolder, ReadLeases, ReadResult, ReadRun};
+    matches!(request, ReadRun | ReadLeases(_) | ReadResult(_) | ListClients | ReadHolder | ListLoad)
 }
 
 fn next_if(condition: bool) -> Then {
@@ -180,6 +180,7 @@ impl Actor<'_> {
             }
             Request::ReadLeases(held) => next_if(members(held).all(|key| self.holds(key))),
             Request::ReadResult(attempt) => self.read_result(attempt),
+            Request::ListClients => next_if(!self.world.pods.iter().any(|pod| pod.run == run && pod.runs())),
             Request::Acquire(key) => self.acquire(key),
             Request::CreateJob(attempt, node) => {
                 self.create_job(attempt, node);

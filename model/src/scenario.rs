@@ -55,6 +55,10 @@ pub enum Rule {
     ReadLeasesBeforeJob,
     /// Before a Job is created, its result is looked up: another operator may have stored it.
     ReadResultBeforeJob,
+    /// Before a turn is released, the next result is looked up: another operator may have stored it.
+    ReadResultBeforeRelease,
+    /// Before a Job is created, the run's pods are listed: a watch may not show a client of an earlier one.
+    ListClientsBeforeJob,
     /// The status shows a start before any client receives the command.
     NoteStart,
     /// A Lease is removed when no load can run any more.
@@ -92,6 +96,10 @@ pub struct Scenario {
     pub operators: usize,
     /// Faults.
     pub faults: Faults,
+    /// How often other steps may come between two requests of a pass, in all passes together; [`ANY`] explores all
+    /// interleavings, of which two operators have too many. Few are enough to show most faults: Musuvathi and Qadeer,
+    /// "Iterative Context Bounding for Systematic Testing of Multithreaded Programs", PLDI 2007.
+    pub interruptions: u8,
     /// Whether an operator may stop between a read and the write that rests on it, for as long as
     /// others need for anything.
     pub freezes: bool,
@@ -115,6 +123,9 @@ impl Scenario {
         0..self.operators.min(OPERATORS)
     }
 }
+
+/// Any number of interruptions.
+pub const ANY: u8 = u8::MAX;
 
 /// A run against `server` that exists from the beginning.
 pub const fn against(server: u8) -> Option<Declared> {
@@ -142,6 +153,7 @@ pub const PLAIN: Scenario = Scenario {
     shared_server_node: false,
     operators: 1,
     faults: CALM,
+    interruptions: ANY,
     freezes: false,
     without: None,
 };

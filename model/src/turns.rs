@@ -6,7 +6,7 @@ use crate::{
     decision::Rules,
     kubernetes::{self, Event},
     operator,
-    scenario::{Declared, Scenario},
+    scenario::{ANY, Declared, Scenario},
     world::{ATTEMPTS, KEYS, KINDS, Kind, Operator, RUNS, Run, World},
 };
 use stateright::{Model, Property};
@@ -73,6 +73,8 @@ impl Turns {
             results: [[None; ATTEMPTS]; RUNS],
             operators: [operator.clone(), operator],
             faults: self.scenario.faults,
+            acting: None,
+            interruptions: self.scenario.interruptions,
             began: [[0; ATTEMPTS]; RUNS],
             overtaken: false,
             changed: 0,
@@ -135,6 +137,18 @@ impl Turns {
     pub fn after(&self, world: &World, action: Action) -> World {
         let mut next = world.clone();
         self.act(&mut next, action);
+        if self.scenario.interruptions != ANY {
+            let goes_on = |at| [Action::Advance(at), Action::Crash(at)].contains(&action);
+            let interrupts = world.acting.is_some_and(|at| !goes_on(at));
+            next.interruptions -= u8::from(interrupts);
+            next.acting = match action {
+                Action::PassOver(at, _)
+                | Action::PassOverSilent(at, _)
+                | Action::CleanUp(at, _)
+                | Action::Advance(at) => next.operators[at].pass.is_some().then_some(at),
+                Action::Crash(_) | Action::Stall(..) | Action::Resume(..) | Action::Event(_) => None,
+            };
+        }
         next
     }
 
@@ -188,6 +202,11 @@ impl Model for Turns {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if let Some(at) = world.acting.filter(|_| world.interruptions == 0) {
+            actions.push(Action::Advance(at));
+            actions.extend((world.faults.crashes > 0).then_some(Action::Crash(at)));
+            return;
+        }
         self.operators(world, actions);
         let mut events = Vec::new();
         kubernetes::progress(&self.scenario, world, &mut events);

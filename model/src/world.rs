@@ -222,6 +222,8 @@ pub enum Request {
     ReadLeases(Bits),
     /// Read whether the result of this measurement exists; if so, the pass ends.
     ReadResult(u8),
+    /// List the run's pods; if a client runs, the pass ends.
+    ListClients,
     /// Create this Lease.
     Acquire(u8),
     /// Remove the Lease of this key and uid, which was created in vain.
@@ -299,6 +301,10 @@ pub struct World {
     pub operators: [Operator; OPERATORS],
     /// Faults that may still happen.
     pub faults: Faults,
+    /// The operator whose pass goes on unless another step interrupts it.
+    pub acting: Option<usize>,
+    /// How often that may still happen.
+    pub interruptions: u8,
     /// How often load began for each measurement; two stands for more.
     pub began: [[u8; ATTEMPTS]; RUNS],
     /// Whether a run took a turn for which another one comes first.

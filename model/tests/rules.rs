@@ -3,7 +3,7 @@
 
 use dragstrip_model::{
     checks::{SMALL, check},
-    scenario::{CALM, Declared, Faults, PLAIN, Rule, Scenario, against},
+    scenario::{ANY, CALM, Declared, Faults, PLAIN, Rule, Scenario, against},
     turns::{ENDS, IN_SEQUENCE, MEASURED_ONCE, ONE_LOAD},
 };
 
@@ -30,9 +30,9 @@ fn unstartable(server: u8) -> Declared {
     Declared { server, startable: false, early: true }
 }
 
-/// Two runs of one server, so many operators, these faults.
+/// Two runs of one server, so many operators, these faults. One interruption of a pass shows what each rule is for.
 fn with(operators: usize, faults: Faults) -> Scenario {
-    Scenario { operators, faults, ..PLAIN }
+    Scenario { operators, faults, interruptions: if operators > 1 { 1 } else { ANY }, ..PLAIN }
 }
 
 /// One run.

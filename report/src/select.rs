@@ -2,7 +2,7 @@
 
 use crate::document::{AxisHead, Cell, Document, Row};
 use dragstrip_crds::thresholds::MetricName;
-use dragstrip_results::result::TOTAL;
+use dragstrip_results::result::{FILL, TOTAL};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::Hash,
@@ -84,7 +84,12 @@ pub fn phase_label(phase: &str, operation: &str) -> String {
     if operation == TOTAL { phase.to_owned() } else { format!("{phase} {operation}") }
 }
 
-/// Rows by combination and phase. If a combination has a single operation, its total repeats it.
+/// Whether the total of a phase counts the operation: it does not count itself, nor the SETs that follow misses.
+pub fn is_counted(operation: &str) -> bool {
+    ![TOTAL, FILL].contains(&operation)
+}
+
+/// Rows by combination and phase. If the total of a combination counts a single operation, it repeats it.
 pub struct RowIndex<'a>(BTreeMap<(&'a Cell, &'a str), Vec<&'a Row>>);
 
 impl<'a> RowIndex<'a> {
@@ -101,14 +106,14 @@ impl<'a> RowIndex<'a> {
     }
 
     pub fn has_single_operation(&self, cell: &Cell, phase: &str) -> bool {
-        let mut named =
-            self.rows(cell, phase).iter().map(|row| &row.operation).filter(|name| *name != TOTAL).peekable();
+        let named = self.rows(cell, phase).iter().map(|row| &row.operation);
+        let mut named = named.filter(|name| is_counted(name)).peekable();
         named.peek().copied().is_some_and(|first| named.all(|name| name == first))
     }
 
     /// Whether `row` is a total that repeats the only operation.
     pub fn repeats(&self, row: &Row) -> bool {
-        let same = |other: &&Row| other.operation != TOTAL && other.metric == row.metric;
+        let same = |other: &&Row| is_counted(&other.operation) && other.metric == row.metric;
         row.operation == TOTAL
             && self.has_single_operation(&row.cell, &row.phase)
             && self.rows(&row.cell, &row.phase).iter().any(same)
@@ -119,7 +124,7 @@ impl<'a> RowIndex<'a> {
     pub fn operations(&self, cell: &Cell, phase: &str, metric: &str) -> Vec<&'a str> {
         let rows = self.rows(cell, phase);
         let all = distinct(rows.iter().map(|row| row.operation.as_str()));
-        let others = all.iter().filter(|name| **name != TOTAL).count();
+        let others = all.iter().filter(|name| is_counted(name)).count();
         let has_total = rows.iter().any(|row| row.operation == TOTAL && row.metric == metric);
         let total = others == 0 || (others > 1 && has_total);
         all.into_iter().filter(|name| total || *name != TOTAL).collect()

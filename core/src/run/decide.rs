@@ -310,8 +310,9 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
     let attempt = &run.attempts[current];
     // Releasing the turn before the first measurement loses nothing.
     let first = current == 0;
-    // A queued run holds nothing: others could use the part that it has.
-    if first && matches!(observed.turn, Turn::Busy { holds: true, .. }) {
+    // A queued run holds nothing, except between the phases of a repetition: others could use the part that it
+    // has, and if they come first, each would wait for the other.
+    if run.begins_measurement(current) && matches!(observed.turn, Turn::Busy { holds: true, .. }) {
         return Step::ReturnTurn;
     }
     if let Some(setback) = observed.setback.as_ref().filter(|setback| now < setback.retry_at.0) {

@@ -13,7 +13,7 @@ use super::{
 use crate::cluster::{
     apply::delete,
     lease::{self, Acquired},
-    loads::{is_of_run, job_ended},
+    loads::{is_of_run, job_ended, silent_from},
     pods,
 };
 use applied::Applied;
@@ -50,6 +50,8 @@ pub enum Error {
     Release(#[source] kube::Error, String),
     #[error("failed to read Lease {1}")]
     ReadLease(#[source] kube::Error, String),
+    #[error("failed to list the run's client pods before Job {1}")]
+    ListPods(#[source] kube::Error, String),
     #[error("failed to write the runner's job")]
     WriteJob(#[source] serde_json::Error),
     #[error("failed to check whether the name {1} is free")]
@@ -87,6 +89,7 @@ pub async fn apply(at: &StepPass<'_>, step: &Step) -> Result<Applied, Error> {
             remove_job(at, &at.run.attempts[*index]).await?;
             Ok(Applied::Awaited)
         }
+        Step::StandBack { .. } | Step::ReturnTurn if is_measured(at).await? => Ok(Applied::Progressed),
         Step::StandBack { attempt, .. } => {
             if let Some(index) = attempt {
                 remove_job(at, &at.run.attempts[*index]).await?;
@@ -145,6 +148,14 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
     Some(Trouble { reason: NO_PLACE.to_owned(), message })
 }
 
+/// Whether another operator has stored the result of the measurement that comes next as this one knows them: then
+/// the turn is in use, or it is over.
+async fn is_measured(at: &StepPass<'_>) -> Result<bool, Error> {
+    let Place::At(current) = place_of(at.run, &at.fetched.snapshot.stored) else { return Ok(false) };
+    let name = store::result_name(at, &at.run.attempts[current]).await?;
+    Ok(matches!(name, ResultName::Stored))
+}
+
 async fn release(pass: &Pass<'_>) -> Result<Applied, Error> {
     let leases = pass.leases();
     for held in leases.iter().filter(|lease| is_held_by(lease, &pass.run.holder)) {
@@ -182,6 +193,9 @@ async fn create_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<Applied, Err
             return Ok(Applied::Awaited);
         }
     }
+    if is_client_left(at).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))? {
+        return Ok(Applied::Awaited);
+    }
     let mut job = build::job(at.run, attempt, target, turn_check, &at.settings).map_err(Error::WriteJob)?;
     // The run itself declares an address.
     if at.run.spec.target.external().is_none() {
@@ -191,6 +205,18 @@ async fn create_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<Applied, Err
     let trouble = create(at, &job).await;
     let trouble = trouble.map_err(|error| Error::CreateJob(error, attempt.name.clone()))?;
     Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
+}
+
+/// Whether a client of an earlier Job of the run may still load, as the API server has it: a watch that does not
+/// show its pod shows nothing that could be waited for.
+async fn is_client_left(pass: &Pass<'_>) -> kube::Result<bool> {
+    let pods: Api<Pod> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
+    let own = ListParams::default()
+        .labels(&format!("{}={}", labels::RUN_UID, pass.run.holder.uid))
+        .fields("status.phase!=Succeeded,status.phase!=Failed");
+    let now = Timestamp::now();
+    let may_load = |pod: &Pod| silent_from(pod).is_none_or(|silent| silent > now);
+    Ok(pods.list(&own).await?.items.iter().any(may_load))
 }
 
 async fn send_start(at: &StepPass<'_>, index: usize) -> Applied {

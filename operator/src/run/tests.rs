@@ -108,12 +108,12 @@ async fn a_job_that_is_refused_between_two_phases_ends_the_run_under_its_turn() 
     let refuses: Answer = |call| match call {
         "GET benchmarkruns sprint" => Some(stored_run(&json!({}))),
         "POST jobs" => Some(refusal()),
-        _ => None,
+        _ => empty_list(call),
     };
     let (step, calls) = carried_out(refuses, &found(&["sprint-write-1"]), Step::CreateJob(1)).await;
     let Step::Finish(Ending::Failed(failure)) = step else { panic!("others would flush its data: {step:?}") };
     assert!(failure.message.contains("exceeded quota: small"), "{}", failure.message);
-    assert_eq!(calls, ["GET benchmarkruns sprint", "GET configmaps sprint-read-1", "POST jobs"]);
+    assert_eq!(calls, ["GET benchmarkruns sprint", "GET configmaps sprint-read-1", "GET pods", "POST jobs"]);
     let (step, _) = carried_out(refuses, &found(&[]), Step::CreateJob(0)).await;
     assert!(matches!(step, Step::StandBack { .. }), "at first nothing is lost: {step:?}");
 }
@@ -130,7 +130,7 @@ async fn no_job_is_created_under_a_lease_that_another_operator_released() {
             }),
         )),
         "POST jobs" => Some(refusal()),
-        _ => None,
+        _ => empty_list(call),
     };
     let calls_with = async |leases: &[&str]| {
         let key = |name: &&str| LeaseKey { namespace: "pits".into(), name: (*name).to_owned() };
@@ -174,6 +174,38 @@ async fn nothing_is_created_for_a_run_that_has_ended_whatever_a_watch_shows() {
     }
     let (_, calls) = carried_out(|_| None, &found(&[]), Step::CreateJob(0)).await;
     assert_eq!(calls, ["GET benchmarkruns sprint"], "it is gone");
+}
+
+#[tokio::test]
+async fn no_job_is_created_beside_a_client_that_the_watch_does_not_show() {
+    let answer: Answer = |call| match call {
+        "GET benchmarkruns sprint" => Some(stored_run(&json!({}))),
+        "GET pods" => {
+            let pod = json!({"metadata": {"name": "sprint-write-1-0"}, "status": {"phase": "Running"}});
+            Some((200, json!({"metadata": {}, "items": [pod]})))
+        }
+        _ => None,
+    };
+    let (_, calls) = carried_out(answer, &found(&[]), Step::CreateJob(0)).await;
+    assert!(!calls.contains(&"POST jobs".to_owned()), "two clients would load one server: {calls:?}");
+}
+
+#[tokio::test]
+async fn no_turn_is_released_whose_result_another_operator_stored() {
+    let stored: Answer = |call| {
+        let owner = json!({"apiVersion": "v1", "kind": "BenchmarkRun", "name": "sprint", "uid": "run-uid"});
+        let result = json!({"metadata": {"name": "sprint-write-1", "ownerReferences": [owner]}});
+        (call == "GET configmaps sprint-write-1").then_some((200, result))
+    };
+    let trouble = dragstrip_core::trouble::Trouble {
+        reason: "NotStarted".into(),
+        message: "its client pods did not start".into(),
+    };
+    for step in [Step::ReturnTurn, Step::StandBack { attempt: Some(0), trouble }] {
+        let (ctx, calls) = context(Cluster::default(), stored);
+        let applied = applied(&ctx, &found(&[]), &step).await.unwrap();
+        assert_eq!(applied, Applied::Progressed, "{step:?} ends a turn that is in use: {calls:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use super::facts::facts;
 use crate::{
     document::{Curve, PhaseLimit, PhaseReason, RunRecord, Search, Timeline},
     input::Entry,
-    select::grouped,
+    select::{grouped, is_counted},
 };
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
@@ -70,7 +70,7 @@ fn curves<'a>(results: impl Iterator<Item = &'a RepetitionResult>) -> Vec<Curve>
     let groups = grouped(rows, |(phase, operation, _)| (*phase, *operation));
     let operations: Vec<_> = groups.iter().map(|(place, _)| *place).collect();
     let repeats = |phase: &String, operation: &String| {
-        let others = operations.iter().filter(|(other, name)| *other == phase && *name != TOTAL);
+        let others = operations.iter().filter(|(other, name)| *other == phase && is_counted(name));
         operation == TOTAL && others.count() == 1
     };
     let curve = |((phase, operation), rows): ((&String, &String), Vec<_>)| {

@@ -191,6 +191,10 @@ fn a_load_whose_reads_miss_has_a_table_of_its_cache() {
     rows.extend([of("warm hit ratio", "", 0.71), of("evictions/s", "/s", 1234.0)]);
     let document = document(Vec::new(), rows);
     let text = text::render(&document);
+    assert!(
+        !text.contains("TOTAL"),
+        "the total repeats GET, since it does not count the SETs after misses: {text}"
+    );
     let table = text.split_once(": cache\n").map(|(_, table)| table.to_owned());
     let page = html::render(&document);
     let cache = page.split("<h2>Cache").nth(1).and_then(|rest| rest.split("</section>").next());

@@ -494,6 +494,10 @@ fn a_queued_run_holds_nothing_that_others_could_use() {
         Step::Wait(Waiting::Queue(queue()), None),
         "what a run that has begun holds keeps others off its data"
     );
+    let again = vec![done(), gone(), AttemptState::Absent, AttemptState::Absent];
+    let again = Observed { turn: busy(true), ..with(again) };
+    let run = validate(&run(&["write", "read"], 1)).unwrap();
+    assert_eq!(decide(&run, &again, at(1)), Step::ReturnTurn, "two runs would wait for each other for ever");
 }
 
 #[test]
