@@ -365,7 +365,7 @@ impl Rules {
                 requests.extend(releases(seen));
             }
             Step::ReturnTurn => {
-                requests.extend(self.unmeasured(run, fetched).into_iter().chain(releases(seen)))
+                requests.extend(self.unmeasured(run, fetched).into_iter().chain(releases(seen)));
             }
             Step::Wait(..)
             | Step::Finish(Ending::Succeeded | Ending::Failed(_) | Ending::Cancelled)
