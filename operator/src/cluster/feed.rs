@@ -18,11 +18,12 @@ use kube::{
     runtime::{
         WatchStreamExt,
         reflector::{Lookup, ObjectRef, Store, store::Writer},
-        watcher::{self, Event},
+        utils::Backoff,
+        watcher::{self, DefaultBackoff, Event},
     },
 };
 use serde::de::DeserializeOwned;
-use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
+use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 /// Objects of ours in one page of the first list. kube buffers each as a tree of values, many times its
@@ -65,13 +66,34 @@ fn begun_lists<A>(
     })
 }
 
+/// Longest wait before a watch that failed starts again. By default kube waits for up to a minute: after an API
+/// server that was away, client pods would not be seen to start, and Leases would stay.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct ShortBackoff(DefaultBackoff);
+
+impl Iterator for ShortBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|wait| wait.min(LONGEST_BACKOFF))
+    }
+}
+
+impl Backoff for ShortBackoff {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+}
+
 /// The events of a watch of `api`, forever. A watch that fails restarts, after a longer wait each time
 /// until it succeeds: kube takes the start of a list for success, and would retry every second.
 pub fn events<A>(api: Api<A>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<A>>> + Send
 where
     A: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    begun_lists(watcher::watcher(api, config)).default_backoff()
+    begun_lists(watcher::watcher(api, config)).backoff(ShortBackoff::default())
 }
 
 /// `event` with its object changed by `change`, which learns whether the object was deleted. If the
@@ -257,6 +279,15 @@ mod tests {
         let mut names: Vec<_> = feed.store().state().iter().map(|service| service.name_any()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_watch_is_back_seconds_after_the_api_server_however_long_that_was_away() {
+        let mut backoff = ShortBackoff::default();
+        let waits: Vec<Duration> = backoff.by_ref().take(30).collect();
+        assert_eq!(waits.len(), 30, "it gives up");
+        assert!(waits[0] >= Duration::from_millis(500), "it does not wait at first: {waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(5)), "{waits:?}");
     }
 
     #[tokio::test]
