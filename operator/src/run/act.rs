@@ -210,13 +210,15 @@ async fn create_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<Applied, Err
 /// Whether a client of an earlier Job of the run may still load, as the API server has it: a watch that does not
 /// show its pod shows nothing that could be waited for.
 async fn is_client_left(pass: &Pass<'_>) -> kube::Result<bool> {
-    let pods: Api<Pod> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
+    let clients: Api<Pod> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
     let own = ListParams::default()
         .labels(&format!("{}={}", labels::RUN_UID, pass.run.holder.uid))
         .fields("status.phase!=Succeeded,status.phase!=Failed");
     let now = Timestamp::now();
+    // Anybody may write labels.
+    let is_client = |pod: &&Pod| pass.run.attempts.iter().any(|one| pods::is_of_job(pod, &one.name, None));
     let may_load = |pod: &Pod| silent_from(pod).is_none_or(|silent| silent > now);
-    Ok(pods.list(&own).await?.items.iter().any(may_load))
+    Ok(clients.list(&own).await?.items.iter().filter(is_client).any(may_load))
 }
 
 async fn send_start(at: &StepPass<'_>, index: usize) -> Applied {

@@ -178,16 +178,27 @@ async fn nothing_is_created_for_a_run_that_has_ended_whatever_a_watch_shows() {
 
 #[tokio::test]
 async fn no_job_is_created_beside_a_client_that_the_watch_does_not_show() {
-    let answer: Answer = |call| match call {
+    fn pods(job: &str) -> (u16, Value) {
+        let owner =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": "j", "controller": true});
+        let metadata = json!({"name": "sprint-write-1-0", "ownerReferences": [owner]});
+        (200, json!({"metadata": {}, "items": [{"metadata": metadata, "status": {"phase": "Running"}}]}))
+    }
+    let of_the_run: Answer = |call| match call {
         "GET benchmarkruns sprint" => Some(stored_run(&json!({}))),
-        "GET pods" => {
-            let pod = json!({"metadata": {"name": "sprint-write-1-0"}, "status": {"phase": "Running"}});
-            Some((200, json!({"metadata": {}, "items": [pod]})))
-        }
+        "GET pods" => Some(pods("sprint-write-1")),
         _ => None,
     };
-    let (_, calls) = carried_out(answer, &found(&[]), Step::CreateJob(0)).await;
+    let (_, calls) = carried_out(of_the_run, &found(&[]), Step::CreateJob(0)).await;
     assert!(!calls.contains(&"POST jobs".to_owned()), "two clients would load one server: {calls:?}");
+    let of_a_stranger: Answer = |call| match call {
+        "GET benchmarkruns sprint" => Some(stored_run(&json!({}))),
+        "GET pods" => Some(pods("other")),
+        "POST jobs" => Some(refusal()),
+        _ => None,
+    };
+    let (_, calls) = carried_out(of_a_stranger, &found(&[]), Step::CreateJob(0)).await;
+    assert!(calls.contains(&"POST jobs".to_owned()), "a label of a stranger's pod stops the run: {calls:?}");
 }
 
 #[tokio::test]
