@@ -1,7 +1,7 @@
 //! Checks of scenarios, and how a counterexample reads.
 
 use crate::{
-    scenario::{CALM, Declared, Faults, PLAIN, Scenario, against},
+    scenario::{ANY, CALM, Declared, Faults, PLAIN, Scenario, against},
     turns::{Action, Turns},
     world::{Request, World},
 };
@@ -93,7 +93,13 @@ fn describe(world: &World, action: Action) -> String {
 }
 
 const fn two_servers(faults: Faults, operators: usize) -> Scenario {
-    Scenario { runs: [against(0), against(0), against(1)], faults, operators, interruptions: 1, ..PLAIN }
+    Scenario {
+        runs: [against(0), against(0), against(1)],
+        faults,
+        operators,
+        interruptions: if operators > 1 { 1 } else { ANY },
+        ..PLAIN
+    }
 }
 
 const UNSTARTABLE: Option<Declared> = Some(Declared { server: 0, startable: false, early: true });
@@ -118,7 +124,14 @@ pub const SMALL: [Scenario; 3] = [
 ];
 
 /// Scenarios that together have millions of states.
-pub const LARGE: [Scenario; 6] = [
+pub const LARGE: [Scenario; 7] = [
+    Scenario {
+        name: "two runs of two phases, two operators, a crash, a watch that stalls",
+        phases: 2,
+        interruptions: 0,
+        faults: Faults { crashes: 1, stalls: 1, ..CALM },
+        ..PAIR
+    },
     Scenario {
         name: "three runs of two servers, one node for clients, two operators",
         client_nodes: 1,

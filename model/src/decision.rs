@@ -18,7 +18,7 @@ use dragstrip_core::{
         start_line::choose,
         status::{of_step, recorded, worth_reporting},
         stored_result::start_line,
-        turn::{self, TurnCheck},
+        turn::{self, Progress, TurnCheck},
         validate::ValidatedRun,
     },
 };
@@ -261,7 +261,7 @@ impl Rules {
             }
             None if was_started(old, current) => {}
             None => {
-                let check = self.turn(seen, run);
+                let check = self.turn(seen, run, !run.begins_measurement(index));
                 fetched.snapshot.target =
                     TargetState::Ready(Box::new(objects.targets[usize::from(seen.run)].clone()));
                 fetched.snapshot.turn = check.turn.clone();
@@ -272,7 +272,7 @@ impl Rules {
     }
 
     /// The turn of the run.
-    fn turn(&self, seen: &Seen, run: &dragstrip_core::run::validate::ValidatedRun) -> TurnCheck {
+    fn turn(&self, seen: &Seen, run: &ValidatedRun, between_phases: bool) -> TurnCheck {
         let (objects, scenario) = (&self.objects, &self.scenario);
         let mut leases = seen.leases;
         let mut pods = seen.pods.clone();
@@ -306,7 +306,8 @@ impl Rules {
             pods: &pods,
             operator_namespace: OPERATOR_NAMESPACE,
         };
-        turn::check(run, &objects.targets[usize::from(seen.run)], &seen_by_turn, setbacks)
+        let progress = Progress { setbacks, between_phases };
+        turn::check(run, &objects.targets[usize::from(seen.run)], &seen_by_turn, progress)
     }
 
     /// The requests of `step`, as the operator's `act` makes them.
@@ -327,8 +328,10 @@ impl Rules {
                 let missing: Vec<u8> = missing.filter_map(|key| self.objects.key(key)).collect();
                 requests.push(Request::ReadRun);
                 requests.extend(missing.iter().map(|key| Request::Acquire(*key)));
-                decision.overtakes =
-                    Self::overtakes(seen, missing.iter().fold(0, |bits, key| bits | 1 << key));
+                let taken = missing.iter().fold(0, |bits, key| bits | 1 << key);
+                let begins = |current| run.begins_measurement(current);
+                decision.overtakes = matches!(place_of(run, &fetched.snapshot.stored), Place::At(at) if begins(at))
+                    && Self::overtakes(seen, taken);
             }
             Step::CreateJob(index) => {
                 let node = fetched.turn.iter().flat_map(|check| &check.client_nodes).next();

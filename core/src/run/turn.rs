@@ -103,6 +103,16 @@ pub struct TurnCheck {
     pub unplaceable: Option<String>,
 }
 
+/// What else determines the turn of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// How often its clients could not start: each time other nodes come first.
+    pub setbacks: usize,
+    /// Whether the run is between two phases of a repetition, which nobody may disturb. It waits for no
+    /// queue: if another operator released a part of its turn, the queued run waits for the other part.
+    pub between_phases: bool,
+}
+
 struct Holders<'a> {
     run: &'a ValidatedRun,
     by_key: BTreeMap<String, &'a Arc<Lease>>,
@@ -206,8 +216,9 @@ impl Choice {
     }
 }
 
-/// Determines the turn of `run`. `setbacks` is how often the clients could not start.
-pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> TurnCheck {
+/// Determines the turn of `run`.
+pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, progress: Progress) -> TurnCheck {
+    let queued: &[_] = if progress.between_phases { &[] } else { seen.runs };
     let nodes = seen.nodes.iter().map(Arc::as_ref).filter(|node| target.nodes.contains(&node.name_any()));
     let nodes: Vec<&Node> = nodes.collect();
     let (beside, unplaceable) = match nodes::beside(run.spec.clients.colocate, &nodes) {
@@ -218,11 +229,11 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks
         run,
         servers: Servers { nodes, beside },
         by_key: seen.leases.iter().map(|lease| (LeaseKey::of(lease).to_string(), lease)).collect(),
-        tickets: tickets(seen.runs, run, setbacks > 0),
+        tickets: tickets(queued, run, progress.setbacks > 0),
         uses: Uses::of(seen.pods, &run.holder.uid),
         seen,
     };
-    let choice = Choice::of(&held, setbacks);
+    let choice = Choice::of(&held, progress.setbacks);
     let fixed = keys(target, seen.operator_namespace);
     let of_run = |lease: &&Arc<Lease>| holder_of(lease).as_ref() == Some(&run.holder);
     let turn_check = |turn, missing, client_nodes| TurnCheck {

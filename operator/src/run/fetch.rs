@@ -21,7 +21,7 @@ use dragstrip_core::{
         search,
         snapshot::{JobFacts, Snapshot},
         stored_result::{annotation, start_line},
-        turn,
+        turn::{self, Progress},
         validate::{Attempt, ValidatedRun},
     },
 };
@@ -87,7 +87,7 @@ fn target_gone(pass: &Pass<'_>) -> Option<String> {
 }
 
 /// The target and the turn, and if the turn is the run's, the answers of its server.
-async fn target_and_turn(pass: &Pass<'_>, fetched: &mut Fetched) -> Result<(), Error> {
+async fn target_and_turn(pass: &Pass<'_>, current: usize, fetched: &mut Fetched) -> Result<(), Error> {
     let connection = fetched.snapshot.stored.values().find_map(|stored| stored.connection.as_ref());
     fetched.snapshot.target = target::find(pass, connection).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.snapshot.target else {
@@ -99,7 +99,8 @@ async fn target_and_turn(pass: &Pass<'_>, fetched: &mut Fetched) -> Result<(), E
     let operator_namespace = &pass.settings.namespace;
     let seen = turn::Seen { leases: &leases, runs: &runs, nodes: &nodes, pods: &pods, operator_namespace };
     let setbacks = pass.old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
-    let turn_check = turn::check(pass.run, found, &seen, setbacks);
+    let progress = Progress { setbacks, between_phases: !pass.run.begins_measurement(current) };
+    let turn_check = turn::check(pass.run, found, &seen, progress);
     if turn_check.turn == Turn::Held {
         fetched.snapshot.target = target::question(pass, (**found).clone()).await.map_err(Error::Target)?;
         if let TargetState::Ready(target) = &fetched.snapshot.target {
@@ -123,8 +124,8 @@ pub async fn fetch(
     search::settle(run, &fetched.snapshot.stored, &fetched.snapshot.jobs);
     let run = &*run;
     let pass = &Pass { ctx, run, old };
-    let current = match place_of(run, &fetched.snapshot.stored) {
-        Place::At(current) => &run.attempts[current],
+    let (index, current) = match place_of(run, &fetched.snapshot.stored) {
+        Place::At(index) => (index, &run.attempts[index]),
         Place::Failed(_) | Place::Done => {
             fetched.snapshot.target_gone = target_gone(pass);
             return Ok(fetched);
@@ -156,7 +157,7 @@ pub async fn fetch(
         // It will be stored as lost.
         None if was_started(old, current) => {}
         None => {
-            target_and_turn(pass, &mut fetched).await?;
+            target_and_turn(pass, index, &mut fetched).await?;
             fetched.snapshot.target_gone = target_gone(pass);
         }
     }

@@ -79,6 +79,15 @@ const C2: &str = "dragstrip-system/dragstrip-node.c2";
 
 /// The turn with two client nodes and the server's.
 fn turn_check(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) -> TurnCheck {
+    turn_check_of(Progress::default(), leases, runs, pods)
+}
+
+fn turn_check_of(
+    progress: Progress,
+    leases: &[Arc<Lease>],
+    runs: &[Arc<BenchmarkRun>],
+    pods: &[Arc<Pod>],
+) -> TurnCheck {
     let run = validate(&run(&["write"], 1)).unwrap();
     let server: Pod = serde_json::from_value(json!({
         "metadata": {"name": "redis-0", "labels": {labels::COMPONENT: labels::SERVER}},
@@ -93,7 +102,7 @@ fn turn_check(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod
         pods: &pods,
         operator_namespace: "dragstrip-system",
     };
-    check(&run, &target(), &seen, 0)
+    check(&run, &target(), &seen, progress)
 }
 
 fn busy(lease: &str, holder: &str, position: i32, holds: bool) -> Turn {
@@ -142,7 +151,7 @@ fn clients_beside_a_server_without_a_node_label_have_no_place_and_the_message_ha
     };
     let check_with = |nodes: &[Arc<Node>]| {
         let seen = Seen { leases: &[], runs: &[], nodes, pods: &[], operator_namespace: "dragstrip-system" };
-        check(&validate(&run).unwrap(), &target(), &seen, 0)
+        check(&validate(&run).unwrap(), &target(), &seen, Progress::default())
     };
     let bare = check_with(&[node("worker"), node("c1")]);
     let why = bare.unplaceable.unwrap();
@@ -210,11 +219,26 @@ fn runs_that_cannot_start_do_not_hand_the_turn_to_each_other() {
         let nodes = [node("worker"), node("c1")];
         let seen =
             Seen { leases: &[], runs, nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
-        first(check(&run, &target(), &seen, 1).turn)
+        first(check(&run, &target(), &seen, Progress { setbacks: 1, ..Progress::default() }).turn)
     };
     assert_eq!(of_unlucky(&older), busy(TARGET, "one", 3, false), "among themselves the oldest comes first");
     let healthy = queued("healthy", "2027-01-01T00:00:00Z", TARGET);
     assert_eq!(of_unlucky(&[healthy]), busy(TARGET, "healthy", 2, false), "however young it is");
+}
+
+#[test]
+fn a_run_between_two_phases_completes_its_turn_before_an_older_run_that_waits_for_it() {
+    let mut older = (*queued("older", "2020-01-01T00:00:00Z", TARGET)).clone();
+    let queue = older.status.as_mut().unwrap().queue.as_mut().unwrap();
+    queue.lacks = [C1, C2, SERVER, TARGET].map(String::from).to_vec();
+    let held = [lease(TARGET, "sprint"), lease(SERVER, "sprint")];
+    let older = [Arc::new(older)];
+    let turn = |between_phases| {
+        turn_check_of(Progress { between_phases, ..Progress::default() }, &held, &older, &[]).turn
+    };
+    let begin = first(turn(false));
+    assert_eq!(begin, busy(C1, "older", 2, true), "before the first phase the older one comes first");
+    assert_eq!(turn(true), Turn::Free, "another operator released the Lease of c1");
 }
 
 #[test]
@@ -229,7 +253,7 @@ fn a_run_that_no_node_fits_holds_nothing_unless_an_autoscaler_may_add_one() {
     let misspelt = validate(&misspelt).unwrap();
     let in_vain = |leases: &[Arc<Lease>], nodes: &[Arc<Node>]| {
         let seen = Seen { leases, runs: &[], nodes, pods: &[], operator_namespace: "dragstrip-system" };
-        check(&misspelt, &target(), &seen, 0).unplaceable
+        check(&misspelt, &target(), &seen, Progress::default()).unplaceable
     };
     for provider in ["", "kind://docker/kind/worker", "k3s://worker"] {
         let why = in_vain(&[], &[made_by(provider), node("c1")]).unwrap_or_default();
@@ -298,7 +322,7 @@ fn a_node_with_another_runs_clients_is_busy_without_a_lease() {
 fn without_any_node_for_clients_the_scheduler_decides_and_the_reason_is_reported() {
     let run = validate(&run(&["write"], 1)).unwrap();
     let seen = Seen { leases: &[], runs: &[], nodes: &[], pods: &[], operator_namespace: "dragstrip-system" };
-    let found = check(&run, &target(), &seen, 0);
+    let found = check(&run, &target(), &seen, Progress::default());
     assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec![]));
     assert!(found.no_node.unwrap().contains("no node for clients"));
 }
@@ -309,7 +333,8 @@ fn after_a_setback_other_nodes_come_first() {
     let nodes = [node("c1"), node("c2")];
     let seen =
         Seen { leases: &[], runs: &[], nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
-    let first: Vec<_> = (0..3).map(|setbacks| check(&run, &target(), &seen, setbacks).client_nodes).collect();
+    let check = |setbacks| check(&run, &target(), &seen, Progress { setbacks, ..Progress::default() });
+    let first: Vec<_> = (0..3).map(|setbacks| check(setbacks).client_nodes).collect();
     assert_eq!(first, [["c1"], ["c2"], ["c1"]]);
 }
 
@@ -318,7 +343,7 @@ fn check_many(pods: i32, leases: &[Arc<Lease>], nodes: &[Arc<Node>], others: &[A
     let mut run = run(&["write"], 1);
     (run.spec.clients.pods, run.spec.clients.spread) = (pods, ClientSpread::OnePerNode);
     let seen = Seen { leases, runs: &[], nodes, pods: others, operator_namespace: "dragstrip-system" };
-    check(&validate(&run).unwrap(), &external("redis.example.com"), &seen, 0)
+    check(&validate(&run).unwrap(), &external("redis.example.com"), &seen, Progress::default())
 }
 
 fn nodes_of(keys: &[LeaseKey]) -> Vec<&str> {
