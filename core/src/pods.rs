@@ -78,15 +78,19 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     })
 }
 
-pub fn runs(pod: &Pod, name: &str) -> bool {
+fn running<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
     let running = |status: &ContainerStatus| status.state.as_ref().is_some_and(|it| it.running.is_some());
-    containers(pod).any(|status| status.name == name && running(status))
+    containers(pod).find(|status| status.name == name && running(status))
+}
+
+pub fn runs(pod: &Pod, name: &str) -> bool {
+    running(pod, name).is_some()
 }
 
 /// Whether the container runs and its startup probe has succeeded. The kubelet shows this up to a second
 /// before the pod is ready.
 pub fn has_started(pod: &Pod, name: &str) -> bool {
-    runs(pod, name) && containers(pod).any(|status| status.name == name && status.started == Some(true))
+    running(pod, name).is_some_and(|status| status.started == Some(true))
 }
 
 /// Reasons for which every container waits while it starts.

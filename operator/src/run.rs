@@ -122,6 +122,7 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
         deadline: observed.deadline,
     };
     let (step, next) = carry_out(&at, step, now).await?; // client
+    let Some(step) = step else { return Ok(next) };
     // The objects that end a run may be deleted by the clean-up: record the end before.
     if let Some(recorded) = status::recorded(&old, &step) {
         publish(ctx, run, &old, &recorded).await.map_err(Error::Write)?; // client
@@ -147,34 +148,35 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
 }
 
 /// Carries out `step`, or the step that replaces it if that is not possible. Returns the step for
-/// the status, and when the next pass comes.
+/// the status, if it says something about the run, and when the next pass comes.
 async fn carry_out(
     at: &StepPass<'_>,
     step: Step,
     now: Timestamp,
-) -> Result<(Step, (Outcome, Action)), Error> {
+) -> Result<(Option<Step>, (Outcome, Action)), Error> {
     match act::apply(at, &step).await? {
-        Applied::Progressed => Ok((step, (Outcome::Done, Action::requeue(Duration::ZERO)))),
-        Applied::Awaited => Ok((step, awaited())),
+        Applied::Superseded => Ok((None, (Outcome::Done, Action::requeue(Duration::ZERO)))),
+        Applied::Progressed => Ok((Some(step), (Outcome::Done, Action::requeue(Duration::ZERO)))),
+        Applied::Awaited => Ok((Some(step), awaited())),
         Applied::Nothing => {
             let next = next_pass(&step, now);
-            Ok((step, (Outcome::Done, next)))
+            Ok((Some(step), (Outcome::Done, next)))
         }
         Applied::Hindered(trouble) => {
             let instead = decide::hindered(at.run, &at.fetched.snapshot.stored, trouble); // pure
-            act::apply(at, &instead).await?;
-            Ok((instead, awaited()))
+            let applied = act::apply(at, &instead).await?;
+            Ok(((applied != Applied::Superseded).then_some(instead), awaited()))
         }
         Applied::Delayed(trouble, instead) => {
             let retry = at.retries.again(&at.run.holder.uid, &trouble.message, act::LONGEST_START_WAIT);
             if retry.news {
                 tracing::warn!(run = %at.run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
-            Ok((instead, (Outcome::Failed, Action::requeue(retry.after))))
+            Ok((Some(instead), (Outcome::Failed, Action::requeue(retry.after))))
         }
         Applied::Instead(instead) => {
             let next = next_pass(&instead, now);
-            Ok((instead, (Outcome::Done, next)))
+            Ok((Some(instead), (Outcome::Done, next)))
         }
     }
 }

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_back_seconds_after_the_api_server_however_long_that_was_away() {
+    fn a_watch_that_fails_tries_again_within_5_s_however_often() {
         let mut backoff = ShortBackoff::default();
         let waits: Vec<Duration> = backoff.by_ref().take(30).collect();
         assert_eq!(waits.len(), 30, "it gives up");

@@ -13,7 +13,7 @@ use super::{
 use crate::cluster::{
     apply::delete,
     lease::{self, Acquired},
-    loads::{is_of_run, job_ended, silent_from},
+    loads::{is_of_run, job_ended},
     pods,
 };
 use applied::Applied;
@@ -21,6 +21,7 @@ use dragstrip_core::{
     labels,
     lease::{LeaseKey, is_held_by},
     run::{
+        attempts::client_silent_from,
         decide::{Step, TargetState, Waiting},
         plan::{Place, place_of},
         validate::Attempt,
@@ -89,7 +90,7 @@ pub async fn apply(at: &StepPass<'_>, step: &Step) -> Result<Applied, Error> {
             remove_job(at, &at.run.attempts[*index]).await?;
             Ok(Applied::Awaited)
         }
-        Step::StandBack { .. } | Step::ReturnTurn if is_measured(at).await? => Ok(Applied::Progressed),
+        Step::StandBack { .. } | Step::ReturnTurn if is_measured(at).await? => Ok(Applied::Superseded),
         Step::StandBack { attempt, .. } => {
             if let Some(index) = attempt {
                 remove_job(at, &at.run.attempts[*index]).await?;
@@ -148,8 +149,8 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
     Some(Trouble { reason: NO_PLACE.to_owned(), message })
 }
 
-/// Whether another operator has stored the result of the measurement that comes next as this one knows them: then
-/// the turn is in use, or it is over.
+/// Whether another operator has stored the result of the measurement that this one takes for the next: then the turn
+/// is in use, or it is over.
 async fn is_measured(at: &StepPass<'_>) -> Result<bool, Error> {
     let Place::At(current) = place_of(at.run, &at.fetched.snapshot.stored) else { return Ok(false) };
     let name = store::result_name(at, &at.run.attempts[current]).await?;
@@ -209,16 +210,20 @@ async fn create_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<Applied, Err
 
 /// Whether a client of an earlier Job of the run may still load, as the API server has it: a watch that does not
 /// show its pod shows nothing that could be waited for.
-async fn is_client_left(pass: &Pass<'_>) -> kube::Result<bool> {
-    let clients: Api<Pod> = Api::namespaced(pass.client.clone(), &pass.run.holder.namespace);
+async fn is_client_left(at: &StepPass<'_>) -> kube::Result<bool> {
+    let clients: Api<Pod> = Api::namespaced(at.client.clone(), &at.run.holder.namespace);
     let own = ListParams::default()
-        .labels(&format!("{}={}", labels::RUN_UID, pass.run.holder.uid))
+        .labels(&format!("{}={}", labels::RUN_UID, at.run.holder.uid))
         .fields("status.phase!=Succeeded,status.phase!=Failed");
     let now = Timestamp::now();
-    // Anybody may write labels.
-    let is_client = |pod: &&Pod| pass.run.attempts.iter().any(|one| pods::is_of_job(pod, &one.name, None));
-    let may_load = |pod: &Pod| silent_from(pod).is_none_or(|silent| silent > now);
-    Ok(clients.list(&own).await?.items.iter().filter(is_client).any(may_load))
+    let may_load = |pod: &Pod| {
+        // Anybody may write labels.
+        let attempt = at.run.attempts.iter().find(|attempt| pods::is_of_job(pod, &attempt.name, None));
+        attempt.is_some_and(|attempt| {
+            client_silent_from(at.run, attempt, at.fetched, pod).is_none_or(|silent| silent > now)
+        })
+    };
+    Ok(clients.list(&own).await?.items.iter().any(may_load))
 }
 
 async fn send_start(at: &StepPass<'_>, index: usize) -> Applied {

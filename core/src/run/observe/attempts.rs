@@ -24,23 +24,29 @@ use std::sync::Arc;
 const CLIENT_LIMITS: &str =
     "; declare what the client may use in spec.clients.resources.limits, such as {cpu: \"4\", memory: 2Gi}";
 
-/// What remains of an attempt that is over or lost. Its runners' watchdogs, counted from the
-/// start line, end its load at the latest.
-fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
+/// When a `pod` of `attempt` can load no more, if that is known. Its runner's watchdog, counted from the start
+/// line, ends its load at the latest.
+pub fn client_silent_from(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+    pod: &Pod,
+) -> Option<Timestamp> {
     let start = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.start);
     let bound =
         SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
     let watchdog = start.and_then(|start| start.checked_add(bound).ok());
-    let silent = |pod| match (silent_from(pod), watchdog) {
-        (Some(from), Some(watchdog)) => Some(from.min(watchdog)),
-        (from, watchdog) => from.or(watchdog),
-    };
+    silent_from(pod).into_iter().chain(watchdog).min()
+}
+
+/// What remains of an attempt that is over or lost.
+fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
     let unseen = fetched.unseen.get(&attempt.name).copied().unwrap_or(Timestamp::MIN);
     Remains {
         job: fetched.jobs.get(&attempt.name).is_some_and(|job| job.metadata.deletion_timestamp.is_none()),
         silent_from: fetched
             .pods_of(&attempt.name)
-            .map(silent)
+            .map(|pod| client_silent_from(run, attempt, fetched, pod))
             .try_fold(unseen, |latest, from| from.map(|from| latest.max(from))),
     }
 }
@@ -111,9 +117,12 @@ pub fn are_preparing(attempt: &Attempt, fetched: &Fetched) -> bool {
     all(attempt, fetched, |pod| pods::runs(pod, CLIENT_CONTAINER)) && !all(attempt, fetched, is_at_start_line)
 }
 
-/// A client's startup probe succeeds at the start line.
+/// A client's startup probe succeeds at the start line. Clients of an operator before this one may have a
+/// readiness probe instead, and start as soon as they run.
 fn is_at_start_line(pod: &Pod) -> bool {
-    pods::has_started(pod, CLIENT_CONTAINER)
+    let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
+    let is_older = containers().any(|it| it.name == CLIENT_CONTAINER && it.readiness_probe.is_some());
+    if is_older { pods::ready(pod) } else { pods::has_started(pod, CLIENT_CONTAINER) }
 }
 
 /// The states of all attempts, in sequence.
@@ -287,6 +296,18 @@ mod tests {
         let prepares = AttemptState::Preparing(Preparation::default());
         assert_eq!(state(running(), vec![client("a", false, true), client("b", true, true)]), prepares);
         assert_eq!(state(running(), vec![client("a", false, true), client("b", false, false)]), starting());
+        // Without a startup probe, Kubernetes shows a container that runs as started.
+        let older = |name| {
+            let mut pod = client(name, true, true);
+            let container = json!({"name": CLIENT_CONTAINER, "readinessProbe": {"httpGet": {"port": 1}}});
+            pod.spec = serde_json::from_value(json!({"containers": [container]})).unwrap();
+            pod
+        };
+        assert_eq!(
+            state(running(), vec![older("a"), older("b")]),
+            prepares,
+            "an operator before this one created them"
+        );
     }
 
     /// The state of a started attempt of two pods whose runners are in these stages; `None` does not

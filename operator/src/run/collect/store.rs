@@ -65,7 +65,7 @@ pub enum ResultName {
     Taken(Trouble),
 }
 
-/// Checked before load is sent, and before a result is stored.
+/// Checked before load is sent, before a turn is released, and before a result is stored.
 pub async fn result_name(pass: &Pass<'_>, attempt: &Attempt) -> Result<ResultName, Error> {
     let found = current::<ConfigMap>(pass, &attempt.name).await;
     let found = found.map_err(|error| Error::CheckName(error, attempt.name.clone()))?;

@@ -100,14 +100,12 @@ pub fn placed(pass: &Pass<'_>, client_nodes: &[String], target: Option<&ReadyTar
 }
 
 /// Whole CPUs that the first container of `pod` requests and is limited to.
-// A container has far fewer than 2^32 CPUs, and no negative number of them.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole_cpus(pod: &Pod) -> Option<u32> {
     let resources = pod.spec.as_ref()?.containers.first()?.resources.as_ref()?;
     let request = Room::of(resources.requests.as_ref()).cpus;
     let limit = Room::of(resources.limits.as_ref()).cpus;
-    (request > 0.0 && request.fract() == 0.0 && request.to_bits() == limit.to_bits())
-        .then_some(request as u32)
+    let exclusive = request > 0.0 && request.fract() == 0.0 && request.to_bits() == limit.to_bits();
+    u32::try_from(whole(request)).ok().filter(|_| exclusive)
 }
 
 /// The CPUs that the server in `pod` may run on, as its observer sees them.

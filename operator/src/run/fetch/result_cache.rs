@@ -1,6 +1,6 @@
 //! Outcomes of the stored results of runs under way, so that a pass need not list what has not
-//! changed. Another operator may store one meanwhile: a pass checks its name before load is sent
-//! and before a result is stored, and drops the cached outcomes if the name exists. Pure.
+//! changed. Another operator may store one meanwhile: a pass checks its name before load is sent,
+//! before a turn is released and before a result is stored, and drops the cached outcomes if the name exists. Pure.
 
 use dragstrip_core::run::stored_result::StoredResult;
 use std::{
