@@ -7,6 +7,8 @@ SHELL := /bin/bash
 export DRAGSTRIP_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dragstrip
 export CARGO_TARGET_DIR ?= $(DRAGSTRIP_CACHE)/target
 export CLUSTER ?= local
+# Either would replace those of .cargo/config.toml, without which no program is static.
+unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -116,7 +118,7 @@ WITHOUT_LIBRARIES = --no-default-features --config profile.$(PROFILE).package.re
 cli: ## Put dragstrip, kubectl-dragstrip and its completion into ~/.local/bin, or PREFIX/bin (needs only Rust; LIBRARIES=1 adds local runs with fred and redis-rs)
 	cargo build --profile $(PROFILE) --locked -p dragstrip \
 	  $(if $(LIBRARIES),,$(WITHOUT_LIBRARIES))
-	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/$(PROFILE)/dragstrip $(PREFIX)/bin/dragstrip
+	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/$(PROFILE:dev=debug)/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
 	install cli/kubectl_complete-dragstrip $(PREFIX)/bin/
 	@echo "installed $(PREFIX)/bin/dragstrip, which is 'kubectl dragstrip' too"
@@ -303,8 +305,11 @@ E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: 
   faults::outages:: faults::two_operators:: faults::undecodable:: install::upgrade:: install::releases:: install::openshift:: \
   clients::a_repetition_that_lost turns::no_lease_is_released identity::an_edit_of_a_datastore \
   identity::a_server_whose_pod_was_recreated refusals::a_namespace_with_quotas loadgen::a_stalled_server loadgen::batches \
-  findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster \
-  preparation::a_warm_up_longer run::quickstart:: life::a_slowed_server
+  findings::one_hot_shard findings::a_narrow_network findings::thirty_clean findings::noise_of_repetitions \
+  findings::a_required_check bullmq::bullmq_adds_jobs_on_a_cluster preparation::a_warm_up_longer run::quickstart:: \
+  life::a_slowed_server life::a_suite_measures_each_run_once life::a_claim_about life::a_suite_reports_a_quota \
+  run::confirm:: verdict::evidence:: memory::memory_is_reported faults::edited_results:: \
+  external::a_datastore_addressed_as_external turns::a_run_that_waits_for_client_nodes identity::a_reserved_server
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, faults on nodes and between operator and API server, random specifications, the model of turns, the operator's figures, and each parser fuzzed for FUZZ_SECONDS

@@ -345,7 +345,7 @@ function compared() {
   );
 }
 
-/** A figure of the chosen phase against the servers' memory: a line for each engine, the mean of equal runs. */
+/** A figure of the chosen phase against the servers' memory: a line for each engine and version, the mean of its runs. */
 function againstMemory(title: string, unit: string, description: string, what: (runs: Runs) => string) {
   const maxMemory = once(["namespace", "run"], selector("dragstrip_run_server_max_memory_bytes", NAMESPACE));
   const engines = oneOfEach(["namespace", "run"], among(USABLE, OF_SUITE));

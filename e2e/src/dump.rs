@@ -1,7 +1,6 @@
 //! What is printed about a namespace when its test failed.
 
 use crate::{Env, events, operator};
-use anyhow::Result;
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use k8s_openapi::{
     api::{
@@ -118,10 +117,11 @@ pub(crate) async fn print(env: &Env) {
 }
 
 /// Adds the failure of the test whose namespace has this `name` to the file that E2E_FAILURES names:
-/// what [`print`] says of several tests hides the one line that matters.
-pub(crate) fn list_failure(name: &str, error: &anyhow::Error) -> Result<()> {
-    let Some(path) = std::env::var_os("E2E_FAILURES") else { return Ok(()) };
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
-    writeln!(file, "{name}: {error:#}")?;
-    Ok(())
+/// what [`print`] prints about several tests hides the one line that matters.
+pub(crate) fn list_failure(name: &str, failure: &str) {
+    let Some(path) = std::env::var_os("E2E_FAILURES") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    if let Err(error) = file.and_then(|mut file| writeln!(file, "{name}: {failure}")) {
+        eprintln!("{name}: {failure}; not listed in {}: {error}", path.display());
+    }
 }

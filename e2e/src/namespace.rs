@@ -14,7 +14,10 @@ use dragstrip_crds::{BenchmarkRun, Datastore, conditions, conditions::types::REA
 use futures::FutureExt;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{batch::v1::Job, core::v1::Namespace, rbac::v1::RoleBinding},
+    api::{
+        authorization::v1::SelfSubjectAccessReview, batch::v1::Job, core::v1::Namespace,
+        rbac::v1::RoleBinding,
+    },
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -29,6 +32,9 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
+
+/// How long the API server may take to see a binding of a role.
+const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
 /// A test's namespace.
 #[derive(Clone)]
@@ -69,7 +75,7 @@ where
 {
     let result = in_namespace(name, test).await;
     if let Err(error) = &result {
-        dump::list_failure(name, error)?;
+        dump::list_failure(name, &format!("{error:#}"));
     }
     result
 }
@@ -89,7 +95,10 @@ where
     let removed = teardown::remove(&env).await;
     match outcome {
         Ok(result) => result.and(removed),
-        Err(panic) => resume_unwind(panic),
+        Err(panic) => {
+            dump::list_failure(name, "panicked, see above");
+            resume_unwind(panic)
+        }
     }
 }
 
@@ -112,7 +121,7 @@ impl Env {
     }
 
     /// This namespace as it is for the user called `user`, who has the ClusterRoles called
-    /// `roles` in it.
+    /// `roles` in it, so that they may write BenchmarkRuns.
     pub async fn as_user(&self, user: &str, roles: &[&str]) -> Result<Self> {
         for role in roles {
             let binding = serde_json::json!({
@@ -122,7 +131,22 @@ impl Env {
             });
             self.create::<RoleBinding>(binding).await?;
         }
-        Ok(Self { client: cluster::connect_as(Some(user)).await?, ..self.clone() })
+        let env = Self { client: cluster::connect_as(Some(user)).await?, ..self.clone() };
+        until("the API server knows the user's roles", KNOWN_WITHIN, async || env.may_write_runs().await)
+            .await?;
+        Ok(env)
+    }
+
+    /// Whether the API server already applies a binding that was just made: it watches them.
+    async fn may_write_runs(&self) -> Result<Look<()>> {
+        let patch = serde_json::json!({
+            "group": "dragstrip.dev", "resource": "benchmarkruns", "verb": "patch", "namespace": self.namespace
+        });
+        let review = serde_json::from_value(serde_json::json!({"spec": {"resourceAttributes": patch}}))?;
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let status = reviews.create(&PostParams::default(), &review).await?.status;
+        let allowed = status.as_ref().is_some_and(|status| status.allowed);
+        Ok(if allowed { Look::Done(()) } else { Look::NotYet(format!("{status:?}")) })
     }
 
     /// Waits for this test's turn to send load, which it has until its runs are gone.
