@@ -117,7 +117,8 @@ pub fn searched<'a>(search: &SearchSpec, good: &[Good<'a>]) -> Searched<'a> {
         }
     }
     if left_out {
-        notes.push("points of later repetitions are left out: dragstrip report --json has them".to_owned());
+        notes
+            .push("points of later repetitions are left out: dragstrip report --results has them".to_owned());
     }
     let knee = joined(&knees);
     let per_repetition = if knees.len() > 1 { knees } else { Vec::new() };

@@ -40,7 +40,8 @@ pub fn fit(mut phases: Vec<PhaseStatus>, spec: &BenchmarkRunSpec) -> Vec<PhaseSt
                 (search.points, search.per_repetition, search.rates) = (Vec::new(), Vec::new(), Vec::new());
             }
             phase.notes.push(
-                "the list of repetitions is left out for its size: dragstrip report --json has it".to_owned(),
+                "the list of repetitions is left out for its size: dragstrip report --results has it"
+                    .to_owned(),
             );
         }
     }
@@ -48,7 +49,8 @@ pub fn fit(mut phases: Vec<PhaseStatus>, spec: &BenchmarkRunSpec) -> Vec<PhaseSt
         for phase in &mut phases {
             phase.operations.retain(|row| row.operation == TOTAL);
             phase.notes.push(
-                "single operations are left out for their size: dragstrip report --json has them".to_owned(),
+                "single operations are left out for their size: dragstrip report --results has them"
+                    .to_owned(),
             );
         }
     }
