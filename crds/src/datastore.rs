@@ -1,7 +1,7 @@
 //! `Datastore`: an in-memory datastore with its threads and placement.
 
 use crate::{
-    defaults::{int, long},
+    defaults::{int, is_default, long},
     observed::{HostTruth, ServerTruth},
     pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     units::{Memory, Period},
@@ -421,11 +421,11 @@ pub struct DatastoreSpec {
     pub io_uring: IoUring,
     /// Exclusive CPUs, such as `{exclusive: true}`: as many as threads, or those of resources, which
     /// must not be fewer. The observer shares the node's other CPUs. Not exclusive if omitted.
-    #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cpu: CpuSettings,
     /// Labels, annotations, volumes and other settings of the server's pods, such as
     /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None if omitted.
-    #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pod: PodSettings,
 }
 

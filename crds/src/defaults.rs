@@ -1,4 +1,4 @@
-//! Values of fields that a manifest leaves out, for `#[serde(default = "...")]`.
+//! Values of fields that a manifest leaves out, for `#[serde(default = "...")]` and `skip_serializing_if`.
 
 pub const fn int<const N: i32>() -> i32 {
     N
@@ -10,4 +10,8 @@ pub const fn long<const N: i64>() -> i64 {
 
 pub const fn yes() -> bool {
     true
+}
+
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

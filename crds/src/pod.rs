@@ -1,6 +1,6 @@
 //! Settings of pods, the same for servers and clients, besides nodes, CPUs and memory.
 
-use crate::units::Memory;
+use crate::{defaults::is_default, units::Memory};
 use k8s_openapi::api::core::v1::{Affinity, TopologySpreadConstraint};
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -17,14 +17,6 @@ pub struct CpuSettings {
     /// CPU manager policy then assigns them to that container alone. Defaults to false.
     #[serde(default)]
     pub exclusive: bool,
-}
-
-impl CpuSettings {
-    /// Whether nothing is set.
-    #[must_use]
-    pub fn is_unset(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A Secret with a registry's credentials.
@@ -51,13 +43,6 @@ pub struct EmptyDirectory {
     pub size_limit: Option<Memory>,
 }
 
-impl EmptyDirectory {
-    /// Whether nothing is set.
-    fn is_unset(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// An empty directory with the lifetime of the pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -68,7 +53,7 @@ pub struct PodVolume {
         .message("mountPath is an absolute path, such as /dev/shm, without .. or a colon; /tmp and /dragstrip are taken"))]
     pub mount_path: String,
     /// Medium and size, such as `{medium: Memory, sizeLimit: 1Gi}`. Defaults to the node's disk.
-    #[serde(default, skip_serializing_if = "EmptyDirectory::is_unset")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub empty_dir: EmptyDirectory,
 }
 
@@ -194,14 +179,6 @@ pub struct PodSettings {
     #[x_kube(validation = Rule::new("!self.startsWith('/') && !self.contains('..')")
         .message("seccompProfile is a path below the kubelet's seccomp directory, such as profiles/dragstrip-io-uring.json, without / in front and without .."))]
     pub seccomp_profile: Option<String>,
-}
-
-impl PodSettings {
-    /// Whether nothing is set.
-    #[must_use]
-    pub fn is_unset(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// CEL, for a type with `pod` and `resources`: volumes in huge pages have a limit of huge pages.

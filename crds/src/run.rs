@@ -27,10 +27,10 @@ pub use verdict::{
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
-    defaults::int,
+    defaults::{int, is_default},
     pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     thresholds::Threshold,
-    units::{Decimal, Period, Warmup, decimal_between},
+    units::{Decimal, Period, Warmup, decimal_between, whole},
     workload::{LoadSpec, ToolSpec},
 };
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -156,9 +156,7 @@ impl PhaseSpec {
         let planned = self.tool.planned_seconds().filter(|_| !matches!(self.tool, ToolSpec::Exec(_)))?;
         // A cold start takes as long for a long load as for a short one, hence the upper limit.
         let tenth = (planned / f64::from(self.tool.stages()) / 10.0).ceil().clamp(1.0, 10.0);
-        // From 1 to 10.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        Some(tenth as u32)
+        u32::try_from(whole(tenth)).ok()
     }
 
     /// The phase without what changes no figure: the headline and the confirming point.
@@ -264,7 +262,7 @@ pub struct PhaseSpec {
     pub allow_eviction: bool,
     /// What the run does if this phase fails: Stop, or Continue with later phases and repetitions.
     /// The run fails in both cases. Defaults to Stop.
-    #[serde(default, skip_serializing_if = "OnFailure::is_stop")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
     /// The tool: one of memtier, loadgen, bullmq and exec.
     #[serde(flatten)]
@@ -292,14 +290,6 @@ pub enum OnFailure {
     Stop,
     /// Later phases and repetitions are measured.
     Continue,
-}
-
-impl OnFailure {
-    // serde passes a reference.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_stop(&self) -> bool {
-        *self == Self::Stop
-    }
 }
 
 /// How client pods are spread over nodes.
@@ -361,11 +351,11 @@ pub struct ClientsSpec {
     pub share_server_node: bool,
     /// Exclusive CPUs, such as `{exclusive: true}`: as many as the tool has load threads, or those of
     /// resources, which must not be fewer and which exec phases need. Not exclusive if omitted.
-    #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cpu: CpuSettings,
     /// Labels, annotations, volumes and other settings of the client pods, such as
     /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None if omitted.
-    #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pod: PodSettings,
 }
 

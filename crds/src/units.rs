@@ -289,14 +289,8 @@ impl LatencyBound {
 /// `n` with thousands separators: `1234567` becomes `1,234,567`.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 /// The whole part of `value`, saturated: 0 of a negative number.
@@ -312,13 +306,11 @@ pub fn counted(n: u64, noun: &str) -> String {
 }
 
 /// `value` with as many digits as are useful.
-// Rounded figures for people are far below 2^63: the cast is exact.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let sign = if value < 0.0 { "-" } else { "" };
     if size >= 1000.0 {
-        format!("{sign}{}", thousands(size.round() as u64))
+        format!("{sign}{}", thousands(whole(size.round())))
     } else if size >= 100.0 || size.fract() == 0.0 {
         format!("{value:.0}")
     } else if size >= 10.0 {

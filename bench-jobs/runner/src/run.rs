@@ -16,7 +16,7 @@ use crate::{
         deliver,
         http::{self, Serving},
     },
-    frame::{failure::failure, isolation, stdout::print_line, stop::Stop},
+    frame::{isolation, stdout::print_line, stop::Stop},
     server::members,
 };
 use dragstrip_crds::{
@@ -51,11 +51,11 @@ pub async fn run(options: &Options) -> u8 {
     let (pod, guard) = match Pod::from_environment(options) {
         Ok(pod) => pod,
         Err(error) => {
-            let failure = failure(FailureStep::Job, error.to_string());
+            let failure = Failure::new(FailureStep::Job, error.to_string());
             return delivered(&PodResult::failed("", 0, &pod_name(), failure), options);
         }
     };
-    let nothing = failure(FailureStep::Job, "nothing was done");
+    let nothing = Failure::new(FailureStep::Job, "nothing was done");
     let mut result = PodResult::failed(&pod.job.phase, pod.job.repetition, &pod_name(), nothing);
     let mut serving = None;
     result.failure = measure(&pod, guard, options, &mut serving, &mut result).await.err();
@@ -128,7 +128,7 @@ async fn measure(
     serving: &mut Option<Serving>,
     result: &mut PodResult,
 ) -> Result<(), Failure> {
-    let preparing = |message: String| failure(FailureStep::Preflight, message);
+    let preparing = |message: String| Failure::new(FailureStep::Preflight, message);
     isolation::close().map_err(|e| preparing(format!("cannot close the runner to the tool: {e}")))?;
     let stop = Stop::listen().map_err(|e| preparing(format!("cannot listen for signals: {e}")))?;
     let listen = options.listen;
@@ -140,7 +140,7 @@ async fn measure(
         armed = measure::arm(pod) => armed?,
         () = stop.requested() => {
             let message = "Kubernetes or a user stopped the pod before the load began";
-            return Err(failure(FailureStep::Interrupted, message));
+            return Err(Failure::new(FailureStep::Interrupted, message));
         }
     };
     result.load = armed.prepared.load;

@@ -58,9 +58,7 @@ async fn source(cluster: Option<&Cluster>, side: &str) -> Outcome<Source> {
 fn margin(text: &str) -> Result<Margin, String> {
     let parts = text.split_once('=');
     let (metric, share) = parts.ok_or("use METRIC=SHARE, such as P99Milliseconds=0.1")?;
-    let names = || MetricName::ALL.map(|metric| metric.to_string());
-    let metric = MetricName::named(metric)
-        .ok_or_else(|| format!("{metric} is not a metric; metrics: {}", names().join(", ")))?;
+    let metric = serde_json::from_value(metric.into()).map_err(|error| format!("{metric}: {error}"))?;
     let share = share.parse().map_err(|error| format!("{share}: {error}"))?;
     Ok(Margin { metric, share })
 }

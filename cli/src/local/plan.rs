@@ -16,6 +16,7 @@ use dragstrip_core::{
 };
 use dragstrip_crds::{
     BenchmarkRun, Datastore, Engine,
+    pod::PodSettings,
     run::{PhaseSpec, Target},
     workload::{ExecSpec, ToolSpec},
 };
@@ -157,7 +158,7 @@ fn ignored(run: &BenchmarkRun) -> Vec<&'static str> {
     let fields = [
         (placed, "spec.clients.placement"),
         (clients.resources.is_some(), "spec.clients.resources"),
-        (!dragstrip_crds::pod::PodSettings::is_unset(&clients.pod), "spec.clients.pod"),
+        (clients.pod != PodSettings::default(), "spec.clients.pod"),
         (images, "the tools' images (programs on PATH instead)"),
         (
             run.spec.phases.iter().any(|phase| phase.memory.is_some()),

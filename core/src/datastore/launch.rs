@@ -5,7 +5,7 @@ use super::{
     server,
     validate::{Invalid, validate},
 };
-use dragstrip_crds::{Datastore, Engine};
+use dragstrip_crds::{Datastore, Engine, pod::PodSettings};
 use k8s_openapi::api::core::v1::{EnvVar, Node};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub fn ignored(datastore: &Datastore) -> Vec<&'static str> {
         (spec.image.is_some() && own, "spec.image"),
         (spec.placement != dragstrip_crds::datastore::Placement::default(), "spec.placement"),
         (spec.resources.is_some(), "spec.resources"),
-        (!dragstrip_crds::pod::PodSettings::is_unset(&spec.pod), "spec.pod"),
+        (spec.pod != PodSettings::default(), "spec.pod"),
         (spec.port != 6379 && own, "spec.port"),
     ];
     fields.into_iter().filter(|(declared, _)| *declared).map(|(_, field)| field).collect()

@@ -240,7 +240,7 @@ pub enum BatchOperation {
 /// Dragstrip's own load generator. Without `rate` it is a closed loop: it sends a batch of `pipeline`
 /// requests and awaits all replies.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("[has(self.duration), has(self.requestsPerConnection), has(self.library) && has(self.library.totalRequests)].filter(x, x).size() == 1")
@@ -347,36 +347,4 @@ pub struct LoadgenSpec {
     /// Speak RESP3 instead of RESP2. Defaults to false.
     #[serde(default)]
     pub resp3: bool,
-}
-
-impl Default for LoadgenSpec {
-    fn default() -> Self {
-        Self {
-            threads: 1,
-            connections_per_thread: 20,
-            duration: None,
-            requests_per_connection: None,
-            ratio: ratio(),
-            operations: Vec::new(),
-            on_miss: None,
-            expiry: None,
-            expiry_maximum: None,
-            rate: None,
-            client: Client::default(),
-            library: None,
-            batch: None,
-            replica_reads: false,
-            pipeline: 1,
-            data_size: 32,
-            data_size_maximum: None,
-            compressibility: None,
-            key_prefix: None,
-            key_minimum: 0,
-            key_maximum: 1_000_000,
-            key_pattern: KeyPattern::default(),
-            zipf_exponent: None,
-            seed: None,
-            resp3: false,
-        }
-    }
 }

@@ -9,8 +9,7 @@ use crate::{
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
     histogram::{EncodedHistogram, Latencies},
-    measured::operation::added_seconds,
-    result::{PodResult, RepetitionResult, TOTAL, due},
+    result::{PodResult, RepetitionResult, TOTAL},
 };
 use kube::ResourceExt;
 
@@ -118,14 +117,7 @@ fn timeline(result: &RepetitionResult) -> Option<Timeline> {
 const FULL_SECOND: f64 = 0.99;
 
 pub(super) fn full_seconds(pod: &PodResult) -> Vec<u64> {
-    let seconds = (0_u32..).zip(per_second(pod));
+    let seconds = (0_u32..).zip(pod.series());
     let full = seconds.take_while(|(second, _)| pod.window.seconds - f64::from(*second) >= FULL_SECOND);
     full.map(|(_, operations)| operations).collect()
-}
-
-fn per_second(pod: &PodResult) -> Vec<u64> {
-    if !pod.per_second.is_empty() {
-        return pod.per_second.clone();
-    }
-    added_seconds(due(&pod.operations).map(|row| row.per_second.as_slice()))
 }

@@ -42,9 +42,9 @@ impl Rows {
                 TOTAL => usize::MAX,
                 _ => rank(&mut self.operations, &one.operation),
             };
-            let standard = MetricName::ALL.iter().position(|name| name.to_string() == one.figure.metric);
+            let standard = MetricName::named(&one.figure.metric).map(|metric| metric as usize);
             let metric = standard
-                .unwrap_or_else(|| MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.figure.metric));
+                .unwrap_or_else(|| usize::from(u8::MAX) + rank(&mut self.tool_metrics, &one.figure.metric));
             let place = [cell, rank(&mut self.phases, &one.phase), operation, metric];
             add(self.by_place.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
         }

@@ -1,8 +1,12 @@
 //! What one client pod measured, or why it measured nothing.
 
 use crate::measured::{
-    histogram::EncodedHistogram, hit_series::HitSeries, latency_series::EncodedSeries,
-    observed::ServerCounters, operation::Operation, usage::ContainerUsage,
+    histogram::EncodedHistogram,
+    hit_series::HitSeries,
+    latency_series::EncodedSeries,
+    observed::ServerCounters,
+    operation::{Operation, added_seconds, due},
+    usage::ContainerUsage,
 };
 use dragstrip_crds::{
     measured::{BatchStatistics, Metric, ScheduleRecord},
@@ -271,6 +275,14 @@ pub struct PodResult {
 }
 
 impl PodResult {
+    /// Operations by second: those that the tool reported for all of them, or the sum of its rows.
+    pub fn series(&self) -> Vec<u64> {
+        match self.per_second.as_slice() {
+            [] => added_seconds(due(&self.operations).map(|row| row.per_second.as_slice())),
+            own => own.to_vec(),
+        }
+    }
+
     /// Requests that the server may have answered without the tool seeing the replies,
     /// when the clock ended the load: none when each connection sends a set number and
     /// awaits them all, which only the options of our own tools show.

@@ -110,7 +110,6 @@ fn halve(text: &mut String) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::failure::failure;
     use dragstrip_crds::{
         measured::{LatencySummary, Metric},
         workload::Merge,
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_termination_message_says_whether_it_is_all_there_is() {
-        let failure = failure(FailureStep::Tool, "broke");
+        let failure = Failure::new(FailureStep::Tool, "broke");
         let small = PodResult::failed("phase", 1, "pod", failure);
         let read: PodResult = serde_json::from_str(&termination_message(&small).unwrap()).unwrap();
         assert_eq!(read, small, "a result that fits is delivered completely");

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     delivery::state::Shared,
-    frame::{clock, failure::failure},
+    frame::clock,
     server::{check, members::Counts},
     tools::adapter::{self, Ended, Progress},
 };
@@ -70,7 +70,7 @@ fn confirmed(job: &JobSpec, armed: &Armed, after: &Counts, result: &PodResult) -
     check::server_is_content(&before, &after, job.allow_eviction)?;
     if counters_compared(job) {
         counters_agree(&Account::of(result), result.in_flight(&job.tool), &before, &after)
-            .map_err(|e| failure(FailureStep::CounterCheck, e.to_string()))?;
+            .map_err(|e| Failure::new(FailureStep::CounterCheck, e.to_string()))?;
     }
     Ok(())
 }
@@ -245,8 +245,8 @@ mod tests {
     fn the_cause_of_a_tool_that_did_not_end_is_reported() {
         let job = job(1, r#"{"loadgen": {"duration": "5s"}}"#);
         let mut ended = fixtures::ended(None, Some(9));
-        let found = |step, ended: &Ended| overdue(&job, failure(step, "the cause"), ended);
-        assert_eq!(found(FailureStep::Tool, &ended), failure(FailureStep::Tool, "the cause"));
+        let found = |step, ended: &Ended| overdue(&job, Failure::new(step, "the cause"), ended);
+        assert_eq!(found(FailureStep::Tool, &ended), Failure::new(FailureStep::Tool, "the cause"));
         ended.exit.watchdog = true;
         for (cause, step) in [
             (FailureStep::Tool, FailureStep::Watchdog),

@@ -4,7 +4,7 @@
 
 use super::pod::Pod;
 use crate::{
-    frame::{failure::failure, install::LOADGEN_NAME},
+    frame::install::LOADGEN_NAME,
     tools::{
         adapter::{Ended, LaunchContext, Progress},
         aside,
@@ -34,7 +34,7 @@ const LOADGEN_PREFIX: &str = "dragstrip-";
 
 /// Writes this client's share of the keys and counts them.
 pub async fn load(load: &LoadSpec, pod: &Pod, context: &LaunchContext) -> Result<Presence, Failure> {
-    let failed = |message: String| failure(FailureStep::Load, message);
+    let failed = |message: String| Failure::new(FailureStep::Load, message);
     let Some(keys) = share(load, &pod.job, context.client_index).map_err(|e| failed(e.to_owned()))? else {
         return Ok(Presence::default());
     };
@@ -80,6 +80,7 @@ fn share(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<Loa
         let tool = if let ToolSpec::Loadgen(spec) = &job.tool { Some(spec) } else { None };
         let in_flight = (BYTES_IN_FLIGHT / load.data_size.max(1)).clamp(1, MOST_IN_FLIGHT.into());
         LoadgenSpec {
+            threads: 1,
             // No more connections than keys: each must have some of its own.
             connections_per_thread: i32::try_from(maximum - minimum + 1)
                 .unwrap_or(CONNECTIONS)
@@ -116,7 +117,7 @@ async fn run(
     pod: &Pod,
     context: &LaunchContext,
 ) -> Result<Report, Failure> {
-    let failed = |message: String| failure(FailureStep::Load, message);
+    let failed = |message: String| Failure::new(FailureStep::Load, message);
     let directory = context.output_directory.join(name);
     fs::create_dir_all(&directory)
         .map_err(|e| failed(format!("cannot create the directory {}: {e}", directory.display())))?;

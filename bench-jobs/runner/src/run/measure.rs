@@ -9,12 +9,7 @@ use super::{
     watch::{Watched, watch},
 };
 use crate::{
-    frame::{
-        clock,
-        failure::{failed, failure},
-        stdout::print_line,
-        stop::Stop,
-    },
+    frame::{clock, failure::failed, stdout::print_line, stop::Stop},
     measuring::{processes::Accounting, round_trip, usage},
     server::{
         gate,
@@ -63,14 +58,15 @@ pub async fn arm(pod: &Pod) -> Result<Armed, Failure> {
     print_line(&format!("start line in {left:.3} s"));
     if left <= 0.0 {
         let message = format!("the start command arrived {:.3} s after the start line", -left);
-        return Err(failure(FailureStep::StartLine, message));
+        return Err(Failure::new(FailureStep::StartLine, message));
     }
     if prepared.gated && pod.is_first() {
         gate::remove(job, &prepared.ready).await.map_err(failed(FailureStep::Preflight))?;
     }
     let before = members::counts(&prepared.ready.access, &prepared.ready.members).await;
-    let before = before
-        .map_err(|e| failure(FailureStep::ServerIdentity, format!("unreachable at the start line: {e}")))?;
+    let before = before.map_err(|e| {
+        Failure::new(FailureStep::ServerIdentity, format!("unreachable at the start line: {e}"))
+    })?;
     let adapter = adapter_for(&job.tool);
     let statsd_port = if adapter.sends_latencies(&prepared.context) {
         // Without a port there are no such series; the measurement does not need them.

@@ -3,10 +3,7 @@
 
 use super::{load, pod::Pod, warmup};
 use crate::{
-    frame::{
-        failure::{failed, failure},
-        stdout::print_line,
-    },
+    frame::{failure::failed, stdout::print_line},
     server::{
         flush, gate,
         preflight::{self, Ready},
@@ -34,7 +31,7 @@ pub async fn prepare(pod: &Pod) -> Result<Prepared, Failure> {
     let job = &pod.job;
     let ready = preflight::check(job, pod.password.as_deref(), pod.tls.as_ref(), &pod.output_directory)
         .await
-        .map_err(|error| failure(error.step(), error.to_string()))?;
+        .map_err(|error| Failure::new(error.step(), error.to_string()))?;
     print_line(&format!("preflight passed: {}", described(&ready)));
     let adapter = adapter_for(&job.tool);
     let mut version = None;

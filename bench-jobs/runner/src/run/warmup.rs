@@ -2,10 +2,7 @@
 //! measured run. Touches processes.
 
 use super::pod::Pod;
-use crate::{
-    frame::failure::failure,
-    tools::{adapter::LaunchContext, adapter_for, aside},
-};
+use crate::tools::{adapter::LaunchContext, adapter_for, aside};
 use dragstrip_crds::workload::ToolSpec;
 use dragstrip_results::result::{Failure, FailureStep};
 use std::{
@@ -25,7 +22,8 @@ pub async fn warm_up(
     length: Duration,
     context: &LaunchContext,
 ) -> Result<BTreeMap<String, u64>, Failure> {
-    let failed = |message: String| failure(FailureStep::Warmup, format!("the warm-up failed: {message}"));
+    let failed =
+        |message: String| Failure::new(FailureStep::Warmup, format!("the warm-up failed: {message}"));
     let directory = context.output_directory.join("warmup");
     fs::create_dir_all(&directory)
         .map_err(|e| failed(format!("cannot create the directory {}: {e}", directory.display())))?;

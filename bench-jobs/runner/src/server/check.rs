@@ -1,9 +1,6 @@
 //! Whether the servers' counts confirm a measurement. Pure.
 
-use crate::{
-    frame::failure::failure,
-    server::members::{Counts, Member},
-};
+use crate::server::members::{Counts, Member};
 use dragstrip_crds::units::thousands;
 use dragstrip_results::{
     complaints::{error_replies, evicted_keys},
@@ -20,7 +17,7 @@ pub fn same_servers<'a>(
     before: &Counts,
     after: Result<&'a Counts, &str>,
 ) -> Result<&'a Counts, Failure> {
-    let identity = |message| failure(FailureStep::ServerIdentity, message);
+    let identity = |message| Failure::new(FailureStep::ServerIdentity, message);
     let after =
         after.map_err(|reason| identity(format!("the server is unreachable after the load: {reason}")))?;
     for ((member, before), counters) in members.iter().zip(&before.0).zip(&after.0) {
@@ -54,11 +51,11 @@ pub fn replies_are_good(
     if failed > 0 {
         let message =
             format!("the server answered {} requests with errors{}", thousands(failed), listed(errors));
-        return Err(failure(FailureStep::ErrorReplies, message));
+        return Err(Failure::new(FailureStep::ErrorReplies, message));
     }
     let rates = operations.iter().any(|o| o.operations_per_second.is_some_and(|rate| rate > 0.0));
     if total == 0 && !rates && !figures {
-        return Err(failure(FailureStep::Tool, "the tool ended without a single answered request"));
+        return Err(Failure::new(FailureStep::Tool, "the tool ended without a single answered request"));
     }
     Ok(())
 }
@@ -77,7 +74,7 @@ pub fn server_is_content(
             thousands(errors.count),
             listed(&errors.kinds)
         );
-        return Err(failure(FailureStep::ErrorReplies, message));
+        return Err(Failure::new(FailureStep::ErrorReplies, message));
     }
     let evicted = evicted_keys(before, after);
     if evicted > 0 && !allow_eviction {
@@ -86,7 +83,7 @@ pub fn server_is_content(
              allowEviction: true where eviction is a part of what is measured",
             thousands(evicted)
         );
-        return Err(failure(FailureStep::Eviction, message));
+        return Err(Failure::new(FailureStep::Eviction, message));
     }
     Ok(())
 }

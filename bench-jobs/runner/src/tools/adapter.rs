@@ -2,7 +2,6 @@
 //! output says, and what its files mean. Pure: an adapter opens no connection
 //! and starts no process; the runner does that and hands over what it got.
 
-use crate::frame::failure::failure;
 use dragstrip_crds::workload::ToolSpec;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 use dragstrip_parsers::Capture;
@@ -98,7 +97,7 @@ pub struct Ended {
 impl Ended {
     /// A failure of this run, with how the tool ended and what it wrote last.
     pub fn failure(&self, step: FailureStep, message: impl Into<String>) -> Failure {
-        self.explain(failure(step, message))
+        self.explain(Failure::new(step, message))
     }
 
     /// `failure` with how the tool ended and what it wrote last.

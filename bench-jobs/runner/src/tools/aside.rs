@@ -1,13 +1,10 @@
 //! Runs a tool to its end outside the measurement: to write keys, to warm up,
 //! to print its version. Touches processes.
 
-use crate::{
-    frame::failure::failure,
-    tools::{
-        adapter::{Adapter, Ended, Exit, Launch, Progress},
-        output::Redactor,
-        process::{ProcessError, Tool},
-    },
+use crate::tools::{
+    adapter::{Adapter, Ended, Exit, Launch, Progress},
+    output::Redactor,
+    process::{ProcessError, Tool},
 };
 use dragstrip_results::{
     protocol::{JOB_VARIABLE, PASSWORD_VARIABLE},
@@ -58,11 +55,11 @@ pub async fn version(program: &str) -> Result<String, Failure> {
     let output = timeout(VERSION_TIMEOUT, command.output()).await.map_err(|_| {
         let seconds = VERSION_TIMEOUT.as_secs();
         let message = format!("{program} does not print its version: no answer within {seconds} s");
-        failure(FailureStep::Preflight, message)
+        Failure::new(FailureStep::Preflight, message)
     })?;
     let output = output.map_err(|source| {
         let program = program.to_owned();
-        failure(FailureStep::Launch, ProcessError::Spawn { program, source }.to_string())
+        Failure::new(FailureStep::Launch, ProcessError::Spawn { program, source }.to_string())
     })?;
     let mut answer = String::from_utf8_lossy(&output.stdout).into_owned();
     answer.push_str(&String::from_utf8_lossy(&output.stderr));

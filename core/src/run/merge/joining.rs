@@ -7,7 +7,6 @@ use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, HistogramSum, Latencies, merged},
     hit_series::HitSeries,
     latency_series::{PercentileSeries, SeriesSum},
-    measured::operation::added_seconds,
     result::{Failure, FailureStep, MOST_ROWS, PodResult, RepetitionResult, TOTAL, due},
 };
 use std::collections::BTreeMap;
@@ -142,9 +141,7 @@ fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
         pod.schedule_lag = None;
     }
     if size(&pod) > share {
-        if pod.per_second.is_empty() {
-            pod.per_second = added_seconds(due(&pod.operations).map(|row| row.per_second.as_slice()));
-        }
+        pod.per_second = pod.series();
         pod.operations.iter_mut().for_each(|row| row.per_second.clear());
     }
     if size(&pod) > share {

@@ -2,7 +2,10 @@
 
 use super::target::TargetState;
 use crate::trouble::Trouble;
-use dragstrip_crds::run::{FailureStatus, QueueStatus, SetbackStatus};
+use dragstrip_crds::{
+    run::{FailureStatus, QueueStatus, SetbackStatus},
+    units::whole,
+};
 use dragstrip_results::{
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
@@ -47,9 +50,8 @@ impl Preparation {
     pub fn of<'a>(runners: impl Iterator<Item = &'a RunnerState> + Clone) -> Self {
         let stage = runners.clone().map(|runner| runner.stage).min();
         let slowest = runners.filter(|runner| Some(runner.stage) == stage);
-        // A ratio is between 0 and 1.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let percent = slowest.filter_map(|runner| Some((runner.prepared_ratio? * 100.0) as u32)).min();
+        let percent = |runner: &RunnerState| u32::try_from(whole(runner.prepared_ratio? * 100.0)).ok();
+        let percent = slowest.filter_map(percent).min();
         Self { stage, percent }
     }
 }

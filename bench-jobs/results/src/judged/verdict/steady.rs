@@ -3,11 +3,8 @@
 use super::evidence::{Evidence, Found, percent};
 use crate::{
     judged::limits,
-    measured::{
-        operation::added_seconds,
-        statistics::{Part, median, other_part, slope},
-    },
-    result::{PodResult, due},
+    measured::statistics::{Part, median, other_part, slope},
+    result::PodResult,
 };
 use dragstrip_crds::run::{Disturbance, Interval};
 
@@ -26,11 +23,7 @@ fn interval(disturbance: Disturbance, from: usize, to: usize) -> Interval {
 /// start within milliseconds of each other: each one's seconds count as the others'. `None`
 /// if a tool does not report its seconds.
 fn per_second(pods: &[PodResult], window_seconds: f64) -> Option<Vec<f64>> {
-    let of_pod = |pod: &PodResult| match pod.per_second.as_slice() {
-        [] => added_seconds(due(&pod.operations).map(|row| row.per_second.as_slice())),
-        own => own.to_vec(),
-    };
-    let series: Vec<Vec<u64>> = pods.iter().map(of_pod).collect();
+    let series: Vec<Vec<u64>> = pods.iter().map(PodResult::series).collect();
     let least = series.iter().map(Vec::len).min().filter(|least| *least > 0)?;
     let complete = (0..least).take_while(|second| (second + 1) as f64 <= window_seconds);
     Some(complete.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect())
