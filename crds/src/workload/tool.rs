@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long before the start line most tools are started: time to connect in.
 pub const HEAD_START: Duration = Duration::from_secs(1);
 /// The same for our own load generator, which is one small program.
-const OWN_HEAD_START: Duration = Duration::from_millis(400);
+const OWN_HEAD_START: Duration = Duration::from_millis(250);
 /// Longest time to open a connection of the load generator while it opens many: a TLS handshake
 /// with a server that has one thread.
 const TIME_TO_CONNECT: Duration = Duration::from_millis(2);

@@ -16,6 +16,7 @@ use crate::{
     warnings,
 };
 use dragstrip_crds::BenchmarkRunStatus;
+use dragstrip_results::protocol::RunnerStage;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use std::sync::Arc;
@@ -97,7 +98,7 @@ fn attempt_state(
         return AttemptState::Outdated;
     }
     let created = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
-    if all(attempt, fetched, is_at_start_line) {
+    if all(attempt, fetched, is_at_start_line) || report_start_line(attempt, fetched) {
         return AttemptState::AtStartLine { unreachable_since: fetched.unreachable_since };
     }
     if are_preparing(attempt, fetched) {
@@ -115,6 +116,13 @@ fn all(attempt: &Attempt, fetched: &Fetched, test: fn(&Pod) -> bool) -> bool {
 /// Whether all clients of `attempt` run, and not all are at the start line.
 pub fn are_preparing(attempt: &Attempt, fetched: &Fetched) -> bool {
     all(attempt, fetched, |pod| pods::runs(pod, CLIENT_CONTAINER)) && !all(attempt, fetched, is_at_start_line)
+}
+
+/// Whether all runners report that they are at the start line: the kubelet shows it up to a second later.
+fn report_start_line(attempt: &Attempt, fetched: &Fetched) -> bool {
+    let stages = fetched.runners.values().map(|runner| runner.stage);
+    let count = stages.filter(|stage| *stage == RunnerStage::AtStartLine).count();
+    u32::try_from(count).is_ok_and(|count| count >= attempt.pods)
 }
 
 /// A client's startup probe succeeds at the start line. Clients of an operator before this one may have a
@@ -180,10 +188,7 @@ mod tests {
     use crate::fixtures::{lost, run};
     use crate::run::{decide::Receipt, snapshot::Snapshot, stored_result::StoredResult, validate::validate};
     use dragstrip_crds::run::StartedStatus;
-    use dragstrip_results::{
-        protocol::{RunnerStage, RunnerState},
-        result::PodFailure,
-    };
+    use dragstrip_results::{protocol::RunnerState, result::PodFailure};
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use serde_json::{Value, json};
@@ -308,6 +313,27 @@ mod tests {
             prepares,
             "an operator before this one created them"
         );
+    }
+
+    #[test]
+    fn runners_that_report_the_start_line_need_not_wait_for_the_kubelet_to_show_it() {
+        let with = |stages: &[RunnerStage]| {
+            let run = two_clients();
+            let runner = |stage: &RunnerStage| RunnerState { stage: *stage, ..RunnerState::default() };
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(running()))].into(),
+                pods: shared(vec![client("a", false, true), client("b", false, true)]),
+                runners: ["a", "b"].map(str::to_owned).into_iter().zip(stages.iter().map(runner)).collect(),
+                ..Fetched::default()
+            };
+            attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
+        };
+        let (line, loading) = (RunnerStage::AtStartLine, RunnerStage::Loading);
+        assert_eq!(with(&[line, line]), AttemptState::AtStartLine { unreachable_since: None });
+        for incomplete in [&[line, loading][..], &[line], &[]] {
+            let found = with(incomplete);
+            assert!(matches!(found, AttemptState::Preparing(_)), "{incomplete:?}: {found:?}");
+        }
     }
 
     /// The state of a started attempt of two pods whose runners are in these stages; `None` does not
