@@ -176,16 +176,16 @@ function roundsOfSchedules() {
     title: "Throughput by round of a schedule",
     unit: "ops",
     description:
-      "One point for each round of a suite with a schedule: the mean over its repetitions, at the end of the round. A line joins the rounds of one combination and phase; the eight characters stand for the combination, as in the names of its runs. Invalid phases are omitted. Which round changed a level, and with what confidence, is shown by dragstrip history suite/NAME: that needs a t test over the rounds in order, which PromQL does not have.",
+      "One point for each round of a suite with a schedule: the mean over its repetitions, at the end of the round. A line joins the rounds of one combination and phase. Invalid phases are omitted. Which round changed a level, and with what confidence, is shown by dragstrip history suite/NAME: that needs a t test over the rounds in order, which PromQL does not have.",
     mayBeEmpty: "no suite has a schedule",
   };
   const place = ["namespace", "suite", "engine", "phase", "combination"];
-  const ofRuns = `label_replace(${usable(throughput(PHASES))}, "combination", "$1", "run", ".*-([0-9a-f]{8})-[0-9]+")`;
-  const figures = `avg by (${place.join(", ")}) (${ofRuns} * on (namespace, run) group_left (suite, engine) ${ROUNDS})`;
+  const ofRuns = `${usable(throughput(PHASES))} * on (namespace, run) group_left (suite, engine, combination) ${ROUNDS}`;
+  const figures = `avg by (${place.join(", ")}) (${ofRuns})`;
   const named = `label_replace(${figures}, "schedule", "$1", "suite", "(.+)-[0-9]{8}")`;
   const ends = `${selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers)} * on (namespace, run) group_left (suite) ${ROUNDS}`;
   const queries = [
-    keyed(place, ["line"], `label_join(${named}, "line", ", ", "schedule", "engine", "phase", "combination")`),
+    keyed(place, ["line"], `label_join(${named}, "line", ", ", "schedule", "combination", "phase")`),
     keyed(
       place,
       [],

@@ -6,7 +6,7 @@ mod text;
 
 pub use levels::FEWEST_ROUNDS;
 pub use text::render as text;
-pub(crate) use text::{confidence, figure_name, round_name, summary};
+pub(crate) use text::{conditions, confidence, figure_name, round_name, summary};
 
 use crate::{
     compare::{conditions_between, judge, step},

@@ -5,7 +5,7 @@ use super::{
     phases::{self, Detail, text},
     prices::Prices,
 };
-use dragstrip_core::labels::SUITE;
+use dragstrip_core::labels::{CELL_WORDS, SUITE};
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, run::NoiseStatus, thresholds::MetricName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -46,6 +46,12 @@ fn noise(noise: &NoiseStatus) -> Option<f64> {
     throughput.map(|figure| figure.between_repetitions).reduce(f64::max)
 }
 
+/// What a suite's run measures, the same for all its repetitions and in each round of a schedule.
+fn combination(run: &BenchmarkRun) -> &str {
+    let words = run.annotations().get(CELL_WORDS).map(String::as_str).unwrap_or_default();
+    words.rsplit_once(", ").filter(|(_, which)| which.contains(" of ")).map_or(words, |(words, _)| words)
+}
+
 fn info(
     run: &BenchmarkRun,
     status: &BenchmarkRunStatus,
@@ -68,6 +74,7 @@ fn info(
         ("server_node", server_node),
         ("client_node", client_node),
         ("suite", run.labels().get(SUITE).map(String::as_str).unwrap_or_default()),
+        ("combination", combination(run)),
     ];
     page.add(&INFO, base, &own, 1.0);
 }

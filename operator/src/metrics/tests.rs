@@ -74,7 +74,8 @@ fn finished(number: usize) -> BenchmarkRun {
     serde_json::from_value(json!({
         "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
         "metadata": {"name": format!("run-{number}"), "namespace": "races", "uid": "u",
-            "labels": {"dragstrip.dev/suite": "nightly"}},
+            "labels": {"dragstrip.dev/suite": "nightly"},
+            "annotations": {"dragstrip.dev/cell-in-words": "redis threads=8, 2 of 3"}},
         "spec": {"target": {"datastoreRef": {"name": "redis"}}, "clients": {"pods": 2}, "repetitions": 3, "phases": [
             {"name": "write", "memtier": memtier}, {"name": "read", "memtier": memtier},
             {"name": "knee", "memtier": memtier, "search": {"raise": "Connections", "to": 64, "until": {"p99": "1ms"}}},
@@ -105,7 +106,7 @@ fn a_finished_run_shows_what_it_measured_and_where() {
     assert_lines(
         &text,
         &[
-            "dragstrip_run_info{namespace=\"races\",run=\"run-1\",target=\"redis\",engine=\"Redis\",engine_version=\"7.0.15\",threads=\"8\",instances=\"2\",server_instance_type=\"c7i.2xlarge\",client_instance_type=\"c7i.16xlarge\",server_node=\"server-a\",client_node=\"client-a\",suite=\"nightly\"} 1",
+            "dragstrip_run_info{namespace=\"races\",run=\"run-1\",target=\"redis\",engine=\"Redis\",engine_version=\"7.0.15\",threads=\"8\",instances=\"2\",server_instance_type=\"c7i.2xlarge\",client_instance_type=\"c7i.16xlarge\",server_node=\"server-a\",client_node=\"client-a\",suite=\"nightly\",combination=\"redis threads=8\"} 1",
             "dragstrip_run_state{namespace=\"races\",run=\"run-1\",state=\"Succeeded\"} 1",
             "dragstrip_run_verdict{namespace=\"races\",run=\"run-1\",verdict=\"Degraded\"} 1",
             "dragstrip_run_progress_ratio{namespace=\"races\",run=\"run-1\"} 0.75",

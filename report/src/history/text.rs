@@ -43,13 +43,16 @@ fn change(change: &Change, figure: &Figure, history: &History) -> String {
     )
 }
 
+/// The facts that changed with `changes`.
+pub fn conditions(changes: &[(&Change, &Figure)]) -> BTreeSet<String> {
+    let all = changes.iter().flat_map(|(change, _)| &change.conditions);
+    all.map(|one| format!("{} is {} instead of {}", one.fact, one.here, one.baseline)).collect()
+}
+
 /// A round with everything that changed in it, the conditions first.
 fn round(changes: &[(&Change, &Figure)], history: &History) -> String {
     let name = changes.first().map(|(change, _)| round_name(&change.round)).unwrap_or_default();
-    let all = changes.iter().flat_map(|(change, _)| &change.conditions);
-    let conditions: BTreeSet<String> = all
-        .map(|one| format!("  differs: {} is {} instead of {}\n", one.fact, one.here, one.baseline))
-        .collect();
+    let conditions = conditions(changes).into_iter().map(|one| format!("  differs: {one}\n"));
     let lines = changes.iter().map(|(found, figure)| change(found, figure, history));
     std::iter::once(format!("{name}:\n")).chain(conditions).chain(lines).collect()
 }

@@ -3,7 +3,7 @@
 use super::{charts::history::draw, head};
 use crate::{
     figures::{figure, interval, percent, ratio},
-    history::{Change, Figure, History, confidence, figure_name, round_name, summary},
+    history::{Change, Figure, History, conditions, confidence, figure_name, round_name, summary},
 };
 use maud::{DOCTYPE, Markup, html};
 
@@ -34,13 +34,24 @@ pub fn render(history: &History) -> String {
 }
 
 fn table(history: &History) -> Markup {
+    let changes: Vec<_> = history.changes().collect();
     html! {
         div.box {
             table {
-                thead { tr { @for head in ["Round", "Figure", "Before", "After", "Ratio", "Confidence", "Verdict", "Differs"] { th { (head) } } } }
-                tbody { @for (change, figure) in history.changes() { (line(history, change, figure)) } }
+                thead { tr { @for head in ["Figure", "Before", "After", "Ratio", "Confidence", "Verdict"] { th { (head) } } } }
+                @for changes in changes.chunk_by(|(one, _), (other, _)| one.round == other.round) {
+                    tbody { (round(changes)) @for (change, figure) in changes { (line(history, change, figure)) } }
+                }
             }
         }
+    }
+}
+
+/// The head of a round's changes, with the facts that changed.
+fn round(changes: &[(&Change, &Figure)]) -> Markup {
+    let name = changes.first().map(|(change, _)| round_name(&change.round));
+    html! {
+        tr { th colspan="6" { (name.unwrap_or_default()) @for fact in conditions(changes) { br; small { (fact) } } } }
     }
 }
 
@@ -48,14 +59,12 @@ fn line(history: &History, change: &Change, of: &Figure) -> Markup {
     let shown = |value| figure(&of.metric, value);
     html! {
         tr {
-            td { (round_name(&change.round)) }
-            td { (figure_name(of, history)) }
+            td.text { (figure_name(of, history)) }
             td { (shown(change.before)) }
             td { (shown(change.after)) }
             td { (ratio(change.ratio.mid)) " " (interval(&change.ratio)) " (" (percent(change.ratio.mid)) ")" }
             td { (confidence(change.confidence)) }
             td.v { (change.verdict) }
-            td { @for one in &change.conditions { p { (one.fact) ": " (one.here) " instead of " (one.baseline) } } }
         }
     }
 }
