@@ -180,7 +180,7 @@ function roundsOfSchedules() {
     mayBeEmpty: "no suite has a schedule",
   };
   const place = ["namespace", "suite", "engine", "phase", "combination"];
-  const ofRuns = `${usable(throughput(PHASES))} * on (namespace, run) group_left (suite, engine, combination) ${ROUNDS}`;
+  const ofRuns = `(${usable(throughput(PHASES))}) * on (namespace, run) group_left (suite, engine, combination) ${ROUNDS}`;
   const figures = `avg by (${place.join(", ")}) (${ofRuns})`;
   const named = `label_replace(${figures}, "schedule", "$1", "suite", "(.+)-[0-9]{8}")`;
   const ends = `${selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers)} * on (namespace, run) group_left (suite) ${ROUNDS}`;
