@@ -4,7 +4,7 @@ use crate::labels;
 use dragstrip_crds::{
     datastore::{NodeFacts, Placement},
     pod::PodSettings,
-    run::Colocate,
+    run::{ClientsSpec, Colocate},
 };
 use k8s_openapi::api::core::v1::{
     Affinity, Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
@@ -143,15 +143,26 @@ pub fn eligible(node: &Node, pod: &PodSpec) -> bool {
     pod.node_selector.iter().flatten().all(selected) && required(node, pod.affinity.as_ref())
 }
 
-/// The declared tolerations, and the one for the taint of `role`.
-pub fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> {
-    let own = Toleration {
+/// The tolerations of a server: of its role's taint, and the declared ones.
+pub fn server_tolerations(placement: &Placement) -> Vec<Toleration> {
+    tolerations(&[labels::SERVER], placement)
+}
+
+/// The tolerations of clients, as those of a server. Clients that may share its node tolerate its taint too.
+pub fn client_tolerations(clients: &ClientsSpec) -> Vec<Toleration> {
+    let roles: &[&str] =
+        if clients.share_node() { &[labels::CLIENT, labels::SERVER] } else { &[labels::CLIENT] };
+    tolerations(roles, &clients.placement)
+}
+
+fn tolerations(roles: &[&str], placement: &Placement) -> Vec<Toleration> {
+    let of_role = |role: &&str| Toleration {
         key: Some(labels::NODE_ROLE.to_owned()),
         operator: Some("Equal".to_owned()),
-        value: Some(role.to_owned()),
+        value: Some((*role).to_owned()),
         ..Toleration::default()
     };
-    std::iter::once(own).chain(placement.tolerations.iter().cloned()).collect()
+    roles.iter().map(of_role).chain(placement.tolerations.iter().cloned()).collect()
 }
 
 /// Whether a pod with these `tolerations` may run on a node with this `taint`.

@@ -2,7 +2,7 @@
 
 use crate::{
     labels,
-    nodes::{selected, tolerated, tolerations},
+    nodes::{selected, server_tolerations, tolerated},
 };
 use dragstrip_crds::datastore::Placement;
 use k8s_openapi::{
@@ -87,7 +87,7 @@ impl Room {
 /// The taints of `node` that a server does not tolerate, without those that Kubernetes itself
 /// sets: they come and go with the node's state.
 pub fn taints<'a>(node: &'a Node, placement: &Placement) -> Vec<&'a Taint> {
-    let tolerations = tolerations(labels::SERVER, placement);
+    let tolerations = server_tolerations(placement);
     let all = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     all.filter(|taint| !taint.key.starts_with("node.kubernetes.io/") && !tolerated(taint, &tolerations))
         .collect()

@@ -21,12 +21,15 @@ use tokio::process::{Child, Command};
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// The published pairs: the server's type and threads, its memory, the clients' type.
-const PAIRS: [(&str, u32, &str, &str); 5] = [
+const PAIRS: [(&str, u32, &str, &str); 8] = [
     ("c6gn.12xlarge", 48, "80Gi", "c7gn.16xlarge"),
     ("c7gn.12xlarge", 48, "80Gi", "c7gn.16xlarge"),
     ("c6in.12xlarge", 48, "80Gi", "c7gn.16xlarge"),
     ("c7i.2xlarge", 8, "10Gi", "c7i.16xlarge"),
     ("c7i.4xlarge", 16, "20Gi", "c7i.16xlarge"),
+    ("c7i.8xlarge", 32, "40Gi", "c7i.8xlarge"),
+    ("m7i.12xlarge", 48, "80Gi", "m7i.12xlarge"),
+    ("r6a.metal", 192, "80Gi", "r6a.metal"),
 ];
 
 /// The operator of `make build`, and the file that it logs to; it ends with this.
@@ -98,11 +101,14 @@ async fn bound(client: &Client, namespace: &str, labels: &str) -> Result<(Pod, S
     Ok((pod, kind))
 }
 
-/// The flagship example for other machines than its own.
+/// The flagship example for other machines than its own: for one machine if both are of the same type.
 fn example(server: &str, threads: u32, memory: &str, clients: &str) -> Result<String> {
     let example = read("examples/memtier-dragonfly.yaml")?;
     let requested = format!("cpu: \"{}\"", threads - 2);
+    let clients_field =
+        if server == clients { "  clients:\n    shareServerNode: true\n" } else { "  clients:\n" };
     Ok(example
+        .replace("  clients:\n", clients_field)
         .replace("c6gn.12xlarge", server)
         .replace("c7gn.16xlarge", clients)
         .replace("threads: 48", &format!("threads: {threads}"))

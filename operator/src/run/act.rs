@@ -183,7 +183,7 @@ async fn create_job(at: &StepPass<'_>, attempt: &Attempt) -> Result<Applied, Err
     }
     match store::result_name(at, attempt).await? {
         ResultName::Free => {}
-        ResultName::Stored => return Ok(Applied::Progressed),
+        ResultName::Stored => return Ok(Applied::Superseded),
         ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
     }
     // Another operator may have released the turn, and a watch may lag.

@@ -3,7 +3,7 @@
 use crate::{
     datastore::{resources::of_client, room::Room},
     labels,
-    nodes::{self, Want, tolerated, tolerations},
+    nodes::{self, Want, client_tolerations, tolerated},
     pods,
     run::validate::{ValidatedRun, client_needs},
 };
@@ -119,7 +119,7 @@ fn too_small(run: &ValidatedRun, node: &Node) -> bool {
 /// Why no client can go to `node`, whatever runs there; `None` if one can.
 fn unfit(run: &ValidatedRun, node: &Node, servers: &Servers<'_>) -> Option<&'static str> {
     let placement = &run.spec.clients.placement;
-    let tolerations = tolerations(labels::CLIENT, placement);
+    let tolerations = client_tolerations(&run.spec.clients);
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let ready = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -351,6 +351,16 @@ mod tests {
             reported.contains("no node for clients") && reported.contains("tainted: for-servers"),
             "{reported}"
         );
+    }
+
+    #[test]
+    fn clients_that_share_the_node_of_the_server_tolerate_its_taint() {
+        let taints = json!({"/spec": {"taints": [{"key": labels::NODE_ROLE, "value": "server", "effect": "NoSchedule"}]}});
+        let (nodes, server) = ([node("server-1", taints)], [pod("server-1", "server", "")]);
+        assert_eq!(found(true, &nodes, &server), ["server-1"]);
+        let mut run = fixtures::run(&["read"], 1);
+        run.spec.clients.placement.same_node_as = Some("redis".into());
+        assert_eq!(placed(&run, &nodes, &server, None), ["server-1"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use dragstrip_core::{
     },
     env::{secret_variable, variable},
     labels,
-    nodes::{self, tolerations},
+    nodes::{self, server_tolerations},
 };
 use dragstrip_crds::DatastoreSpec;
 use dragstrip_results::{
@@ -267,7 +267,7 @@ pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str, key: Optio
             pod_affinity: placement.same_node_as.as_deref().map(beside),
             pod_anti_affinity: Some(never_beside_clients()),
         }),
-        tolerations: Some(tolerations(labels::SERVER, placement)),
+        tolerations: Some(server_tolerations(placement)),
         topology_spread_constraints: spread(datastore),
         volumes: Some(volumes(spec)),
         ..PodSpec::default()

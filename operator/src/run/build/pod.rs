@@ -9,7 +9,7 @@ use dragstrip_core::{
     datastore::resources::{of_client, of_helper},
     env::{own_field, secret_variable, variable},
     labels,
-    nodes::tolerations,
+    nodes::client_tolerations,
     pods::CLIENT_CONTAINER,
     run::{
         decide::ReadyTarget,
@@ -220,7 +220,7 @@ pub(super) fn client_pod(
             ..Affinity::default()
         }),
         topology_spread_constraints: spread(run, attempt),
-        tolerations: Some(tolerations(labels::CLIENT, placement)),
+        tolerations: Some(client_tolerations(&run.spec.clients)),
         volumes: Some(bin.into_iter().chain(own).chain(further).collect()),
         ..PodSpec::default()
     })
