@@ -65,7 +65,7 @@ enum Command {
   dragstrip history suite/nightly
   dragstrip history 2026-01-01.json 2026-01-02.json 2026-01-03.json --format json")]
     History(history::Options),
-    /// Stop runs and suites, whose stored measurements remain.
+    /// Stop runs and suites. Stored measurements are kept.
     #[command(after_help = "Example:
   dragstrip cancel redis-read suite/engines")]
     Cancel(cancel::Options),
@@ -75,14 +75,14 @@ enum Command {
   dragstrip validate -f examples/quickstart.yaml
   helm template my-chart | dragstrip validate -f -")]
     Validate(validate::Options),
-    /// Check whether the cluster is ready for races, and print a remedy for each problem. Exit with 1
+    /// Check whether the cluster is ready for benchmarks, and print a remedy for each problem. Exit with 1
     /// if no run can work.
     #[command(after_help = "Example:
   dragstrip doctor
   dragstrip doctor -f examples/quickstart.yaml")]
     Doctor(doctor::Options),
-    /// Measure how much equal repetitions and equal starts of a server differ, or with --floor what the
-    /// harness and the network are of a result.
+    /// Measure how much equal repetitions and equal starts of a server differ. With --floor, measure how
+    /// much of a result is overhead of the harness and the network.
     #[command(after_help = "Example:
   dragstrip calibrate redis-read --starts 8
   dragstrip calibrate redis-read --floor")]

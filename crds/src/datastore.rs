@@ -156,8 +156,8 @@ pub struct PersistenceSpec {
     /// takes them at full minutes of the clock, by 1m, 2m, 3m, 4m, 5m, 6m, 10m, 12m, 15m, 20m or 30m. No
     /// snapshots if omitted.
     pub snapshot_interval: Option<Period>,
-    /// Number of changes since the last snapshot without which none is taken, at least 1 (Redis, Valkey,
-    /// KeyDB). Defaults to 1.
+    /// Take a snapshot only if at least this many keys changed since the last one, at least 1 (Redis,
+    /// Valkey, KeyDB). Defaults to 1.
     #[schemars(range(min = 1))]
     pub snapshot_changes: Option<i32>,
 }

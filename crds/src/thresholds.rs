@@ -163,7 +163,8 @@ pub struct Threshold {
     #[serde(default)]
     pub relative_to: RelativeTo,
     /// Fail only if the difference is significant: the complete 95 % confidence interval of the ratio
-    /// is beyond the limit. Defaults to false.
+    /// is beyond the limit. It also fails if there is no interval, as with a single measurement or server.
+    /// Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_significant: bool,
 }

@@ -263,7 +263,7 @@ function deltas() {
       title: "Differences from the baseline, all common phases",
       mayBeIdle: "only struck-out rows have no number",
       description:
-        "Changes of each candidate from the baseline, phase by phase. ±95% is half the width of the confidence interval of the change of throughput: a smaller change may be chance, and the conclusion says so. Struck out: the run is Invalid and is not compared.",
+        "Changes of each candidate from the baseline, phase by phase. ±95% is half the width of the confidence interval of the change of throughput: a smaller change may be chance. It knows the repetitions of a run only, not how much starts of a server differ: `dragstrip compare` and the report of a suite decide which side is better. Struck out: the run is Invalid and is not compared.",
     },
     [24, tall(6)],
     {

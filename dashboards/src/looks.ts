@@ -35,6 +35,7 @@ export const LIMITERS: ValueMapping[] = [
     options: {
       Server: { color: GOOD, index: 0 },
       Client: { color: BAD, index: 1 },
+      Both: { text: "Server and client", color: DOUBTFUL, index: 7 },
       Network: { color: DOUBTFUL, index: 2 },
       Rate: { text: "Declared rate", color: "blue", index: 3 },
       Connections: { text: "Too few connections", color: DOUBTFUL, index: 4 },
@@ -70,15 +71,18 @@ export const LEVELS: ValueMapping[] = [
   },
 ];
 
-/** The conclusion from the interval of a ratio, by the code of `conclusion` in queries.ts. */
+/**
+ * Whether the interval of a ratio excludes 1, by the code of `conclusion` in queries.ts. Neutral colors: it knows
+ * neither how much starts of a server differ nor the margin, so that only reports call a winner.
+ */
 export const CONCLUSIONS: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
     options: {
       "-2": { text: "Struck out", color: BAD, index: 0 },
-      "-1": { text: "Slower", color: BAD, index: 1 },
-      "0": { text: "Not significant", color: NEUTRAL, index: 2 },
-      "1": { text: "Faster", color: GOOD, index: 3 },
+      "-1": { text: "Lower", color: NEUTRAL, index: 1 },
+      "0": { text: "Not shown to differ", color: NEUTRAL, index: 2 },
+      "1": { text: "Higher", color: NEUTRAL, index: 3 },
     },
   },
 ];

@@ -172,6 +172,8 @@ fn figure(threshold: &Threshold, row: &Row, has_baseline: bool) -> Result<Estima
     match (&row.comparison, threshold.relative_to) {
         (_, RelativeTo::Nothing) => Ok(Estimate { low: mean, mid: mean, high: mean }),
         (Some(found), _) if found.verdict == ComparisonVerdict::NotComparable => Err(found.reason.clone()),
+        // Without an interval nothing is significant, whatever the difference.
+        (Some(found), _) if threshold.only_significant && !found.interval_known => Err(found.reason.clone()),
         (Some(found), _) if has_baseline => {
             let high = if is_open(&found.ratio) { f64::INFINITY } else { found.ratio.high };
             Ok(Estimate { high, ..found.ratio })

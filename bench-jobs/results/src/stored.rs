@@ -3,7 +3,7 @@
 //! before its end is in annotations. Pure.
 
 use crate::{
-    result::{FailureStep, PodFailure, RepetitionResult},
+    result::{FailureStep, MOST_ROWS, PodFailure, RepetitionResult},
     search::SearchPoint,
 };
 use dragstrip_crds::run::MemoryReading;
@@ -75,6 +75,10 @@ pub enum Error {
     Decompress(#[source] std::io::Error, String),
     #[error("the result in ConfigMap {1} is damaged: it has more than {0} bytes")]
     TooLarge(u64, String),
+    #[error(
+        "the result in ConfigMap {1} is damaged: it has {0} operations, more than {MOST_ROWS} and their total"
+    )]
+    TooManyRows(usize, String),
     #[error(
         "ConfigMap {name} is damaged: annotation {PARTS} is {found:?}, and must be a number from 2 to {MOST_PARTS}"
     )]
@@ -219,7 +223,11 @@ pub fn unpack<'a>(
     most: u64,
 ) -> Result<RepetitionResult, Error> {
     let json = decompress(first, KEY, find, most)?;
-    serde_json::from_slice(&json).map_err(|error| Error::Decode(error, first.name_any()))
+    let result: RepetitionResult =
+        serde_json::from_slice(&json).map_err(|error| Error::Decode(error, first.name_any()))?;
+    // Summaries compare each row with each: an edited result must not keep the operator busy.
+    let rows = result.pods.iter().map(|pod| pod.operations.len()).fold(result.operations.len(), usize::max);
+    if rows > MOST_ROWS + 1 { Err(Error::TooManyRows(rows, first.name_any())) } else { Ok(result) }
 }
 
 /// What begins under `key` in `first`, whose later parts `find` gives by name, if it has `most` bytes
@@ -333,6 +341,15 @@ mod tests {
         let error = read(&maps).unwrap_err().to_string();
         assert!(error.contains("ConfigMap run-read-1 has format \"2\", this version reads \"1\""), "{error}");
         assert!(matches!(mark(&maps[0].metadata), Err(Error::Format { .. })));
+    }
+
+    #[test]
+    fn a_result_with_more_operations_than_any_tool_may_report_is_damage() {
+        let mut edited = result(1);
+        let row = edited.operations[0].clone();
+        edited.operations = vec![row; MOST_ROWS + 2];
+        let error = read(&stored(pack(&edited).unwrap())).unwrap_err().to_string();
+        assert!(error.contains("it has 1002 operations"), "{error}");
     }
 
     #[test]

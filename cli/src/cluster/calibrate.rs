@@ -161,7 +161,7 @@ pub async fn calibrate(cluster: &Cluster, options: &Options) -> Outcome<ExitCode
     let runs = cluster.api::<BenchmarkRun>().list(&own).await;
     let runs = runs.map_err(|error| Error::List(Box::new(error), name.clone()))?.items;
     if options.floor {
-        print::line(&format!("of {}, the harness and the network are {}:", options.run, joined(&runs)))?;
+        print::line(&format!("overhead of harness and network in {}: {}", options.run, joined(&runs)))?;
         print::line(&text_report(&[vec![run], runs].concat()))?;
         let removed = suites.delete(&name, &DeleteParams::background()).await;
         removed.map_err(|error| Error::Remove(Box::new(error), name))?;

@@ -1,4 +1,4 @@
-//! `dragstrip doctor`: checks whether a cluster is ready for races. Needs the client; the
+//! `dragstrip doctor`: checks whether a cluster is ready for benchmarks. Needs the client; the
 //! judgements are pure.
 
 mod clocks;

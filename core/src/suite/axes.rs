@@ -154,7 +154,7 @@ pub fn check(spec: &BenchmarkSuiteSpec, fields: &Fields) -> Vec<String> {
     let of_reports = spec.axes.iter().map(|axis| &axis.name).filter(|name| csv::is_column(name));
     problems.extend(of_reports.map(|name| {
         format!(
-            "spec.axes[{name}]: reports have a column of that name of their own: call the axis {name}-size, {name}-count or the like"
+            "spec.axes[{name}]: reports already have a column named {name}: rename the axis, such as {name}-size or {name}-count"
         )
     }));
     problems.extend(spec.axes.iter().flat_map(check_values));

@@ -280,7 +280,7 @@ fn judge(
             seen.insert(spec_digest, cell.clone()).filter(|first| !is_meant(spec, first, cell))
         {
             alike.get_or_insert_with(|| format!(
-                "{} and {} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out; to see how equal measurements differ, declare two variants with the same target and patches",
+                "{} and {} are the same combination (an axis may overwrite what distinguishes them): remove one; to see how equal measurements differ, declare two variants with the same target and patches",
                 first.words, cell.words
             ));
         }

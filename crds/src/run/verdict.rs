@@ -192,6 +192,8 @@ pub enum Limiter {
     Server,
     /// The clients' CPUs.
     Client,
+    /// Both sides' CPUs, about equally: with stronger clients the server might do more.
+    Both,
     /// The network between them.
     Network,
     /// The declared rate of the load.
@@ -209,7 +211,7 @@ pub enum Limiter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitedBy {
-    /// Server, Client, Network, Rate, Connections, NothingFound or Unknown.
+    /// Server, Client, Both, Network, Rate, Connections, NothingFound or Unknown.
     pub by: Limiter,
     /// The evidence in one sentence.
     pub evidence: String,

@@ -623,7 +623,7 @@ fn a_comparison_notes_what_it_sees_by_the_noise_of_calibrations_and_judges_as_wi
         entry.run.status.as_mut().unwrap().noise = serde_json::from_value(noise).unwrap();
     }
     let with = build(input);
-    let note = "read: this comparison sees 6.8 % or more of OperationsPerSecond, by the noise that races/still-5 measured on 2026-01-01";
+    let note = "read: this comparison can detect differences in OperationsPerSecond of 6.8 % or more, given the noise that races/still-5 measured on 2026-01-01";
     let notes: Vec<&String> = with.all_notes().collect();
     assert!(notes.iter().any(|one| *one == note), "{notes:?}");
     assert_eq!(verdicts(&with), verdicts(&without), "noise only warns");

@@ -57,7 +57,7 @@ pub(super) fn notes(document: &Document, baseline: &Baseline<'_>, index: &RowInd
     }
     let sentence = |((phase, metric), (share, noise)): ((&str, &str), (f64, &NoiseStatus))| {
         format!(
-            "{phase}: this comparison sees {:.1} % or more of {metric}, by the noise that {} measured on {}",
+            "{phase}: this comparison can detect differences in {metric} of {:.1} % or more, given the noise that {} measured on {}",
             share * 100.0,
             noise.found_by,
             noise.measured_at.0.strftime("%Y-%m-%d")

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     document::{BaselineHead, Cell, Document, Row, Sample},
-    figures::{CACHE, heading},
-    select::{RowIndex, distinct, headline, measured_cells, metrics, phases, varied_axes},
+    figures::{CACHE, figure, heading},
+    select::{RowIndex, distinct, headline, measured_cells, metrics, phase_label, phases, varied_axes},
 };
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
 use dragstrip_results::result::TOTAL;
@@ -38,11 +38,10 @@ pub fn listings(document: &Document, style: &Style) -> Vec<Grid> {
     let index = RowIndex::of(&document.rows);
     let of_phase = |phase| {
         let figures = figures(document, &index, phase, style).map(|listing| listing.grid(phase, style));
-        let memory = memory(document, &index, phase);
-        let memory = memory.map(|listing| listing.grid(&format!("{phase}: memory"), style));
+        let published = published(document, &index, phase);
         let cache = cache(document, &index, phase);
         let cache = cache.map(|listing| listing.grid(&format!("{phase}: cache"), style));
-        figures.into_iter().chain(memory).chain(cache)
+        figures.into_iter().chain(published).chain(cache)
     };
     phases(document).into_iter().flat_map(of_phase).collect()
 }
@@ -69,21 +68,31 @@ fn figures<'a>(
     Some(Listing { document, index, phase, lines, headline, beside })
 }
 
-/// The servers' memory, if the published table has it; otherwise it is listed among all figures.
-fn memory<'a>(document: &'a Document, index: &'a RowIndex<'a>, phase: &'a str) -> Option<Listing<'a>> {
-    let mut beside = metrics(document, phase);
-    beside.retain(|(metric, _)| MEMORY.iter().any(|name| name.to_string() == *metric));
-    let is_compared = |(metric, _): &&Metric<'_>| {
-        let mut rows = document.rows.iter().filter(|row| row.phase == phase && row.metric == *metric);
-        rows.any(|row| {
-            let mut compared = document.compared(row);
-            compared.any(|(baseline, found, _)| baseline.kind == "published" && found.is_some())
-        })
+/// The published figures of `phase` beside its headline: memory, and those that only its tool has. Each has a line.
+fn published(document: &Document, index: &RowIndex<'_>, phase: &str) -> Option<Grid> {
+    let headline = headline(document, phase).map(|(metric, _)| metric);
+    let axes = varied_axes(document);
+    let is_beside = |row: &&Row| {
+        let named = MetricName::named(&row.metric);
+        let of_other_tables = named.is_some_and(|name| !MEMORY.contains(&name));
+        row.phase == phase && Some(row.metric.as_str()) != headline && !of_other_tables && !index.repeats(row)
     };
-    let headline = *beside.iter().find(is_compared)?;
-    beside.retain(|metric| *metric != headline);
-    let lines = measured_cells(document).into_iter().map(|cell| (cell, TOTAL)).collect();
-    Some(Listing { document, index, phase, lines, headline, beside })
+    let line = |row: &Row| {
+        let mut compared = document.compared(row);
+        let found = compared.find_map(|(head, found, _)| found.filter(|_| head.kind == "published"))?;
+        let mut line = identity(&axes, &row.cell);
+        line.push(Item::text(phase_label(&heading(&row.metric, &row.unit), &row.operation)));
+        line.push(mean_item(Some(row)));
+        line.push(Item::text(figure(&row.metric, found.baseline)));
+        line.extend([ratio_item(Some(found)), verdict_item(Some(found), None)]);
+        Some(line)
+    };
+    let lines: Vec<_> = document.rows.iter().filter(is_beside).filter_map(line).collect();
+    let mut columns = identity_columns(&axes);
+    columns.push(Column::name("Figure"));
+    columns.extend(["Measured ±95%", "Published", "Ratio"].map(|name| Column::new(name, Kind::Figure)));
+    columns.push(Column::new("It is", Kind::Choice));
+    (!lines.is_empty()).then(|| Grid { title: format!("{phase}: published figures"), columns, lines })
 }
 
 /// How caches did, if reads missed: each figure is that of all operations together.

@@ -136,7 +136,7 @@ fn an_operation_does_not_have_the_figures_of_another() {
 }
 
 #[test]
-fn published_memory_has_a_table_of_its_own() {
+fn published_figures_beside_the_headline_have_a_table_of_their_own() {
     let memory = |metric: &str, mebibytes: f64| Row {
         metric: metric.to_owned(),
         unit: "B".to_owned(),
@@ -152,7 +152,8 @@ fn published_memory_has_a_table_of_its_own() {
     let rows = vec![
         row("dkv", &[], "set", 127_049.0),
         row("dkv", &[], "get", 254_098.0),
-        Row { comparison: Some(compared), ..memory("ServerPeakBytes", 6018.0) },
+        Row { comparison: Some(compared.clone()), ..memory("ServerPeakBytes", 6018.0) },
+        Row { comparison: Some(compared), unit: "MiB".to_owned(), ..memory("member 1 RSS", 0.001) },
         memory("ServerRssBytes", 1115.0),
     ];
     let mut document = document(Vec::new(), rows);
@@ -162,11 +163,14 @@ fn published_memory_has_a_table_of_its_own() {
     document.baseline = baseline("published");
     insta::assert_snapshot!(text::render(&document));
     document.baseline = baseline("variant");
-    assert!(!text::render(&document).contains("memory"), "it is among all figures");
+    assert!(!text::render(&document).contains("published figures"), "they are among all figures");
     document.other_baselines.extend(baseline("published"));
     let comparison = document.rows[2].comparison.take();
     document.rows[2].other_comparisons = vec![OtherComparison { comparison, uncompared: None }];
-    assert!(text::render(&document).contains("memory"), "the published table is the second baseline");
+    assert!(
+        text::render(&document).contains("published figures"),
+        "the published table is the second baseline"
+    );
 }
 
 #[test]

@@ -49,8 +49,21 @@ fn with_only_significant_a_chance_difference_does_not_fail() {
     let threshold = |maximum: &str| json!({"metric": "OperationsPerSecond", "maximum": maximum, "relativeTo": "Baseline", "onlySignificant": true});
     assert!(missed(&document, &threshold("1.11")).is_empty());
     let rows = of(&document, &threshold("1.11"));
-    assert!(rows[0].message.contains("misses, but not significantly"), "{}", rows[0].message);
+    assert!(rows[0].message.contains("is not significantly outside"), "{}", rows[0].message);
     assert_eq!(missed(&document, &threshold("1.05")).len(), 1);
+}
+
+#[test]
+fn with_only_significant_a_comparison_without_an_interval_fails() {
+    let mut document = suite();
+    for found in document.rows.iter_mut().filter_map(|row| row.comparison.as_mut()) {
+        found.interval_known = false;
+        found.reason = "from a single measurement".to_owned();
+    }
+    let threshold = json!({"metric": "OperationsPerSecond", "minimum": "0.5", "relativeTo": "Baseline", "onlySignificant": true});
+    let missed = missed(&document, &threshold);
+    assert_eq!(missed.len(), 2, "{missed:?}");
+    assert!(missed[0].ends_with("from a single measurement"), "{missed:?}");
 }
 
 #[test]

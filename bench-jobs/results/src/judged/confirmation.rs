@@ -46,7 +46,9 @@ impl Gain {
             (Limiter::Connections, _) => {
                 "the server had room, and the number of connections was the limit (Little's law)"
             }
-            (Limiter::Client, _) => "the clients were at their limit, so it shows nothing about the server",
+            (Limiter::Client | Limiter::Both, _) => {
+                "the clients were at their limit, so it shows nothing about the server"
+            }
             (_, true) => "the server had room",
             (Limiter::Server, false) => "the server was at its limit",
             (_, false) => "the number of connections was not the limit",
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_point_resolves_what_was_unknown_and_never_makes_a_client_a_server() {
-        use Limiter::{Client, Connections, Network, NothingFound, Server, Unknown};
+        use Limiter::{Both, Client, Connections, Network, NothingFound, Server, Unknown};
         let (room, full) = (gain(&[100.0], 180.0), gain(&[100.0], 101.0));
         for (found, saturated, with_room, without) in [
             (Unknown, false, Connections, Server),
@@ -87,6 +89,7 @@ mod tests {
             (Server, false, Connections, Server),
             (Client, true, Client, Client),
             (Client, false, Client, Client),
+            (Both, true, Both, Both),
             (Network, false, Network, Network),
         ] {
             assert_eq!(room.limiter(found, saturated), with_room, "{found:?} with a gain");

@@ -37,6 +37,8 @@ pub const FOUND: f64 = 0.01;
 pub const ANSWERED: f64 = 0.995;
 /// Share of the time from which on a thread is used up: waking and going to sleep take the rest.
 pub const BUSY: f64 = 0.85;
+/// Difference of such shares up to which neither side is the limit alone.
+pub const EQUALLY_BUSY: f64 = 0.05;
 /// Share of the time of a CPU that is used up from which on interrupts are most of it: the network's work
 /// then has no CPU left, whatever the threads look like.
 pub const INTERRUPTED: f64 = 0.5;

@@ -46,8 +46,11 @@ fn below(root: &Path) -> BTreeMap<String, String> {
     let boost = || text(cpus.join("cpufreq/boost")).map(|boost| boost == "1");
     let smt = text(cpus.join("smt/active")).map(|active| active == "1");
     let nodes = named(&root.join("sys/devices/system/node"), "node").len();
-    let command_line = text(root.join("proc/cmdline")).unwrap_or_default();
-    let mitigations = command_line.split_whitespace().find_map(|word| word.strip_prefix("mitigations="));
+    // A kernel without this option mitigates as with `auto`.
+    let mitigations = text(root.join("proc/cmdline")).map(|line| {
+        let option = line.split_whitespace().find_map(|word| word.strip_prefix("mitigations="));
+        option.unwrap_or("auto").to_owned()
+    });
     let huge_pages = text(root.join("sys/kernel/mm/transparent_hugepage/enabled"));
     let settings = [
         ("governor", Some(Vec::from_iter(governors).join(", ")).filter(|governors| !governors.is_empty())),
@@ -55,7 +58,7 @@ fn below(root: &Path) -> BTreeMap<String, String> {
         ("simultaneousMultithreading", smt.map(on_or_off)),
         ("numaNodes", (nodes > 0).then(|| nodes.to_string())),
         ("transparentHugePages", huge_pages.and_then(|choices| chosen(&choices))),
-        ("mitigations", mitigations.map(str::to_owned)),
+        ("mitigations", mitigations),
         ("clocksource", text(root.join("sys/devices/system/clocksource/clocksource0/current_clocksource"))),
         ("interruptAffinity", text(root.join("proc/irq/default_smp_affinity"))),
     ];
@@ -97,5 +100,7 @@ mod tests {
             ("turbo", "off"),
         ];
         assert_eq!(found, expected);
+        write("proc/cmdline", "quiet\n");
+        assert_eq!(below(root.path())["mitigations"], "auto");
     }
 }

@@ -39,7 +39,7 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     if seen.len() > 1 {
         let each: Vec<String> = seen.into_iter().map(|ids| Vec::from_iter(ids).join(", ")).collect();
         let message = format!(
-            "the client pods loaded different servers, by their run ids {}: give an address behind which there is one",
+            "the client pods loaded different servers, by their run ids {}: use an address that leads to a single server",
             each.join(" and ")
         );
         return Err(Failure::new(FailureStep::ServerIdentity, message));

@@ -190,7 +190,7 @@ fn two_combinations_that_would_be_measured_alike_are_refused() {
         spec["axes"] = json!([{"name": "version", "paths": ["/target/datastore/version"], "values": [{"value": "7.2"}]}]);
     });
     assert!(
-        reported.starts_with("redis-7.0 version=7.2 and redis-8.0 version=7.2 would be measured alike"),
+        reported.starts_with("redis-7.0 version=7.2 and redis-8.0 version=7.2 are the same combination"),
         "{reported}"
     );
     let reported = refusal(|spec| {

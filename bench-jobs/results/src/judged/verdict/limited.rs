@@ -155,7 +155,7 @@ fn network(evidence: &Evidence, link: Option<&Link>) -> Option<String> {
         && (limits::MOSTLY_NETWORK * latency..=latency).contains(&median)
     {
         return Some(format!(
-            "the way to the server's pod and back took {median:.3} ms of a mean latency of {latency:.3} ms: more connections or a deeper pipeline would bring more"
+            "the network round trip took {median:.3} ms of the mean {latency:.3} ms: use more connections or a deeper pipeline"
         ));
     }
     let lossy = evidence.usages().filter_map(|(name, usage)| {
@@ -163,7 +163,8 @@ fn network(evidence: &Evidence, link: Option<&Link>) -> Option<String> {
         Some((name, network.retransmitted_segments as f64 / network.sent_segments as f64))
     });
     let (name, share) = lossy.max_by(|one, other| one.1.total_cmp(&other.1))?;
-    (share >= limits::RETRANSMITTED).then(|| format!("{name} sent {} of its segments again", percent(share)))
+    (share >= limits::RETRANSMITTED)
+        .then(|| format!("{name} retransmitted {} of its segments", percent(share)))
 }
 
 pub(super) fn by(evidence: &Evidence) -> LimitedBy {
@@ -179,6 +180,7 @@ pub(super) fn by(evidence: &Evidence) -> LimitedBy {
     let used_up =
         |side: Option<&Utilisation>| side.map(|side| side.share).filter(|share| *share >= limits::BUSY);
     let by = match (used_up(server.as_ref().filter(|_| !upper_bound)), used_up(client.as_ref())) {
+        (Some(server), Some(client)) if (server - client).abs() <= limits::EQUALLY_BUSY => Limiter::Both,
         (Some(server), Some(client)) if client > server => Limiter::Client,
         (Some(_), _) => Limiter::Server,
         (None, Some(_)) => Limiter::Client,

@@ -78,12 +78,12 @@ pub(super) fn little_law(evidence: &Evidence, limit: f64) -> Found {
     let highest = if clustered { f64::INFINITY } else { 1.0 + limit };
     unless((least..=highest).contains(&ratio), || {
         let cause = if ratio < 1.0 {
-            "some of the clients' time is in no latency"
+            "the latencies miss part of the clients' time"
         } else {
-            "latencies are longer than there was time"
+            "the latencies are longer than the clients' time"
         };
         format!(
-            "throughput times mean latency is {:.1} requests in flight, where connections had {most} (limit {} off): {cause}",
+            "throughput x mean latency gives {:.1} requests in flight, but the connections allow {most} (tolerance {}): {cause}",
             ratio * most as f64,
             percent(limit)
         )

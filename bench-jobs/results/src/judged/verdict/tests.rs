@@ -178,10 +178,10 @@ fn each_bad_state_of_load_and_placement_is_named() {
         (CheckName::NotSteady, "30 % lower from 3 s to 6 s of 10 s", |r| {
             per_second(r, [5000, 5010, 4990, 3500, 3520, 3480, 5000, 5010, 4990, 5000]);
         }),
-        (CheckName::LittleLawViolated, "40.0 requests in flight, where connections had 50", |r| {
+        (CheckName::LittleLawViolated, "40.0 requests in flight, but the connections allow 50", |r| {
             r.operations[0].latency_milliseconds.mean = Some(4.0);
         }),
-        (CheckName::LittleLawViolated, "longer than there was time", |r| {
+        (CheckName::LittleLawViolated, "longer than the clients' time", |r| {
             r.operations[0].latency_milliseconds.mean = Some(6.0);
         }),
         (CheckName::SharedNode, "the nodes node-of-a, server are one machine", |r| {
@@ -561,7 +561,7 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
             r.nodes[2].loads = true;
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
         }),
-        (Limiter::Network, "a sent 5.0 % of its segments again", |r| {
+        (Limiter::Network, "a retransmitted 5.0 % of its segments", |r| {
             r.pods[0].client.network.as_mut().unwrap().retransmitted_segments = 50;
         }),
     ];
@@ -679,13 +679,18 @@ fn a_client_that_spins_through_its_whole_cpu_does_not_limit_the_throughput() {
 }
 
 #[test]
-fn a_saturated_client_beside_a_saturated_server_is_told_by_the_fuller_one() {
-    let mut result = clean();
-    result.pods[0].client = usage(vec![thread("load", 0.99)]);
-    result.servers[0].usage = usage(vec![thread("redis-server", 0.9)]);
-    let found = judged(result, &loadgen(), &[]).limited_by.unwrap();
-    assert_eq!(found.by, Limiter::Client);
-    assert!(found.evidence.contains("redis-server of redis-0 at 90 %"), "{}", found.evidence);
+fn a_saturated_client_beside_a_saturated_server_is_the_limit_unless_both_are_equally_busy() {
+    for (client, server, by) in
+        [(0.99, 0.9, Limiter::Client), (0.97, 0.93, Limiter::Both), (0.9, 0.99, Limiter::Server)]
+    {
+        let mut result = clean();
+        result.pods[0].client = usage(vec![thread("load", client)]);
+        result.servers[0].usage = usage(vec![thread("redis-server", server)]);
+        let found = judged(result, &loadgen(), &[]).limited_by.unwrap();
+        assert_eq!(found.by, by, "client at {client}, server at {server}");
+        let evidence = format!("redis-server of redis-0 at {:.0} %", server * 100.0);
+        assert!(found.evidence.contains(&evidence), "{}", found.evidence);
+    }
 }
 
 #[test]

@@ -195,7 +195,7 @@ async fn a_narrow_network_is_the_limit() -> Result<()> {
         let run = env.run_in("narrow", RunPhase::Succeeded, SHORT_RUN).await?;
         is(&run, Verdict::Valid, &[])?;
         let status = results::status(&run)?;
-        limited(phase(&status, "read")?, Limiter::Network, &["the way to the server's pod and back took"])
+        limited(phase(&status, "read")?, Limiter::Network, &["the network round trip took"])
     })
     .await
 }
