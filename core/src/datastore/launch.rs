@@ -41,9 +41,11 @@ fn not_here(datastore: &Datastore) -> Option<(String, &'static str)> {
     let declared = [
         (spec.cluster.is_some(), "spec.cluster"),
         (spec.replicas > 0, "spec.replicas"),
-        (spec.tls.is_some(), "spec.tls"),
         (members, "spec.custom.members"),
     ];
+    if spec.tls.is_some() {
+        return Some(("spec.tls".to_owned(), "leave it out: local runs load servers without encryption"));
+    }
     if let Some((_, field)) = declared.into_iter().find(|(declared, _)| *declared) {
         return Some((field.to_owned(), one));
     }
