@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=99))]
     pub repetitions: u32,
     /// Load a server that answers at once, on the node of the run's Datastore, and print its figures
-    /// beside the run's: the part of the harness and the network. Needs the right to get pods.
+    /// beside the run's: the overhead of the harness and the network. Needs the right to get pods.
     #[arg(long, conflicts_with = "starts")]
     pub floor: bool,
     /// Give up after this time, with exit code 2.

@@ -101,7 +101,7 @@ fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
     let account = account(results);
     let names = account.others().collect::<Vec<_>>().join(", ");
     let some = compared(&attempt.tool) && !names.is_empty() && !account.sent().is_empty();
-    let why = format!("{names}: no command of the server");
+    let why = format!("{names}: not a command of the server");
     some.then(|| Check { why: Some(why), ..check(CheckName::CountMismatch, Err("")) })
 }
 
@@ -269,7 +269,7 @@ mod tests {
         let checks = of(&attempt(), &[pod]).unwrap();
         let not_made = |check: &&Check| check.state == CheckState::NotMade;
         let why = checks.iter().find(not_made).and_then(|check| check.why.clone());
-        assert_eq!(why.as_deref(), Some("add-job: no command of the server"), "{checks:?}");
+        assert_eq!(why.as_deref(), Some("add-job: not a command of the server"), "{checks:?}");
         assert!(checks.contains(&check(CheckName::CountMismatch, Ok(()))), "{checks:?}");
     }
 
