@@ -165,7 +165,7 @@ pub struct PersistenceSpec {
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServerProtocol {
-    /// RESP, as Redis speaks it: version, threads and counters are read back.
+    /// RESP, as Redis speaks it: the version and the counters are read back.
     #[default]
     Resp,
     /// Anything else over TCP: nothing is read back, and only exec tools can load it.

@@ -486,7 +486,7 @@ fn default_timeout() -> Period {
 pub struct BenchmarkRunSpec {
     /// The server to measure, such as `{datastoreRef: {name: redis}}`.
     pub target: Target,
-    /// From 1 to 32 phases, which run in this sequence, such as `[{name: read, loadgen: {duration: 60s}}]`.
+    /// From 1 to 32 phases, which run in this order, such as `[{name: read, loadgen: {duration: 60s}}]`.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(validation = Rule::new("self.all(p, self.exists_one(q, q.name == p.name))")
         .message("phase names must be unique within a run"))]

@@ -72,7 +72,7 @@ pub struct Axis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub paths: Vec<String>,
-    /// The values, in the sequence of reports.
+    /// The values, in the order of reports.
     #[schemars(length(min = 1, max = 256))]
     pub values: Vec<AxisValue>,
 }
@@ -118,7 +118,7 @@ pub struct Margin {
     pub share: Decimal,
 }
 
-/// The sequence of a suite's runs.
+/// The order of a suite's runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Order {
     /// The first repetition of all combinations, shuffled, then the second, shuffled again, so that a
@@ -156,7 +156,7 @@ fn default_key() -> String {
     "published.csv".to_owned()
 }
 
-/// What to compare the suite with: at least one of these. The first that is set, in this sequence, is
+/// What to compare the suite with: at least one of these. The first that is set, in this order, is
 /// that of thresholds and the status.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -262,7 +262,7 @@ pub struct BenchmarkSuiteSpec {
     /// combination after the other). Defaults to Interleaved.
     #[serde(default)]
     pub order: Order,
-    /// Seed of the shuffling: the same seed gives the same sequence. Defaults to 0.
+    /// Seed of the shuffling: the same seed gives the same order. Defaults to 0.
     #[serde(default)]
     pub seed: i64,
     /// Number of runs at a time, from 1 to 64. Each needs its own nodes or waits. Defaults to 1.

@@ -1,9 +1,6 @@
 //! CPUs and memory: what nodes have, what pods request, and which nodes a server may use. Pure.
 
-use crate::{
-    labels,
-    nodes::{selected, server_tolerations, tolerated},
-};
+use crate::nodes::{selected, server_tolerations, tolerated};
 use dragstrip_crds::datastore::Placement;
 use k8s_openapi::{
     api::core::v1::{Container, Node, Pod, Taint},

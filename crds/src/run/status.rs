@@ -305,7 +305,7 @@ pub struct BenchmarkRunStatus {
     pub provenance: Option<ProvenanceStatus>,
     /// What two runs must have in common to be compared.
     pub comparability: Option<ComparabilityStatus>,
-    /// Results of each phase, in the sequence of the spec.
+    /// Results of each phase, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseStatus>,
     /// Repetitions that were lost and measured again.

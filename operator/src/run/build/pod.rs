@@ -8,7 +8,6 @@ use crate::{
 use dragstrip_core::{
     datastore::resources::{of_client, of_helper},
     env::{own_field, secret_variable, variable},
-    labels,
     nodes::client_tolerations,
     pods::CLIENT_CONTAINER,
     run::{
