@@ -258,7 +258,7 @@ pub struct BenchmarkSuiteSpec {
     #[serde(default = "int::<3>")]
     #[schemars(range(min = 1, max = 99))]
     pub repetitions: i32,
-    /// Sequence of the runs: Interleaved (repetition by repetition, shuffled) or Sequential (one
+    /// Order of the runs: Interleaved (repetition by repetition, shuffled) or Sequential (one
     /// combination after the other). Defaults to Interleaved.
     #[serde(default)]
     pub order: Order,

@@ -77,7 +77,7 @@ pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, St
     }
     let outside = threshold.minimum.as_ref().is_some_and(|minimum| figure.mid < minimum.value())
         || threshold.maximum.as_ref().is_some_and(|maximum| figure.mid > maximum.value());
-    let verb = if outside { "is not significantly outside" } else { "is within" };
+    let verb = if outside { "is not significantly outside" } else { "meets" };
     (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits(threshold)))
 }
 
@@ -242,7 +242,7 @@ mod tests {
             (
                 json!({"metric": "P99Milliseconds", "maximum": "1.2"}),
                 true,
-                "read TOTAL P99Milliseconds 1.2 is within maximum 1.2",
+                "read TOTAL P99Milliseconds 1.2 meets maximum 1.2",
             ),
             (
                 json!({"metric": "OperationsPerSecond", "minimum": "1100.0001"}),
@@ -252,7 +252,7 @@ mod tests {
             (
                 json!({"metric": "HitRatio", "operation": "GET", "minimum": "0.5", "maximum": "1"}),
                 true,
-                "read GET HitRatio 0.9 is within minimum 0.5 and maximum 1",
+                "read GET HitRatio 0.9 meets minimum 0.5 and maximum 1",
             ),
             (
                 json!({"metric": "P999Milliseconds", "maximum": "2"}),

@@ -131,7 +131,7 @@ mod tests {
     fn a_missed_threshold_fails_a_run_that_was_measured_well_and_is_named() {
         let good = Step::Finish(Ending::Succeeded);
         let missed = "read GET P99Milliseconds 1.31 is above maximum 1.2";
-        let rows = [row(true, "read GET P99Milliseconds 1 is within maximum 1.2"), row(false, missed)];
+        let rows = [row(true, "read GET P99Milliseconds 1 meets maximum 1.2"), row(false, missed)];
         assert_eq!(passed(&rows, &good), (Some(false), "ThresholdMissed", missed.to_owned()));
         assert_eq!(passed(&rows[..1], &good).0, Some(true));
         assert_eq!(passed(&rows, &Step::Finish(Ending::Cancelled)).1, "Cancelled");
