@@ -113,7 +113,7 @@ async fn a_healthy_run_waits_for_one_attempt_of_each_run_whose_image_cannot_be_p
         run_reports(&env, "one", &[NO_IMAGE], SHORT_RUN).await?;
         env.run("two", &against("redis", &unpulled)).await?;
         queued_behind(&env, "two", "one").await?;
-        // Of runs created in the same second the first by name comes first.
+        // If runs are created in the same second, the first by name comes first.
         env.run("well", &against("redis", &format!("{ONE_PHASE}{there}"))).await?;
         env.run_in("well", RunPhase::Succeeded, GIVEN_BACK.saturating_mul(2) + SHORT_RUN).await?;
         for unlucky in ["one", "two"] {
