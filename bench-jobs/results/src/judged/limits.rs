@@ -77,6 +77,9 @@ pub const AT_CPU_LIMIT: f64 = 0.9;
 pub const HELD_BACK: f64 = 0.05;
 /// Share of the mean latency from which on the network is most of it.
 pub const MOSTLY_NETWORK: f64 = 0.5;
+/// Share of the mean latency up to which a handshake waited in the same queue as the requests: in a full one behind all
+/// n that are in flight, for (n + 1) / n of their time.
+pub const LONGEST_HANDSHAKE: f64 = 1.25;
 /// Share of a link's rate from which on it is full: frames need the rest, and bursts leave gaps.
 pub const LINK: f64 = 0.9;
 /// Share of TCP segments sent again from which on the network loses too many.

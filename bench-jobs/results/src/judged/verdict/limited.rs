@@ -149,13 +149,13 @@ fn network(evidence: &Evidence, link: Option<&Link>) -> Option<String> {
     let way = apart.filter_map(|pod| pod.client.round_trip.as_ref());
     let median = way.filter(|way| way.samples > 0).map(|way| way.median_milliseconds).reduce(f64::max);
     let latency = evidence.result.total().and_then(|total| total.latency_milliseconds.mean);
-    // Beside a load that keeps CPUs awake, a probe that sleeps in between may take longer than a request: it
+    // Beside a load that keeps CPUs awake, a probe that sleeps in between may take far longer than a request: it
     // proves nothing then.
     if let (Some(median), Some(latency)) = (median, latency)
-        && (limits::MOSTLY_NETWORK * latency..=latency).contains(&median)
+        && (limits::MOSTLY_NETWORK..=limits::LONGEST_HANDSHAKE).contains(&(median / latency))
     {
         return Some(format!(
-            "the network round trip took {median:.3} ms of the mean {latency:.3} ms: use more connections or a deeper pipeline"
+            "the network round trip took {median:.3} ms, a request {latency:.3} ms on average: use more connections or a deeper pipeline, unless the network is full"
         ));
     }
     let lossy = evidence.usages().filter_map(|(name, usage)| {

@@ -549,11 +549,14 @@ fn what_limited_the_throughput_is_named_with_its_evidence() {
                 r.nodes[2].loads = true;
             },
         ),
-        (Limiter::Network, "took 4.500 ms of the mean 5.000 ms", |r| {
+        (Limiter::Network, "took 4.500 ms, a request 5.000 ms", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
         }),
-        (Limiter::NothingFound, "load thread load of a", |r| {
+        (Limiter::Network, "took 5.500 ms, a request 5.000 ms", |r| {
             r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 5.5;
+        }),
+        (Limiter::NothingFound, "load thread load of a", |r| {
+            r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 6.5;
         }),
         // One machine's loopback.
         (Limiter::NothingFound, "server thread redis-server of redis-0 at 50 %", |r| {
