@@ -495,7 +495,7 @@ fn a_load_of_exactly_the_least_duration_is_long_enough() {
 
 #[test]
 fn what_limited_the_throughput_is_named_with_its_evidence() {
-    let table: [(Limiter, &str, Mutation); 15] = [
+    let table: [(Limiter, &str, Mutation); 16] = [
         (
             Limiter::NothingFound,
             "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
