@@ -163,7 +163,7 @@ pub struct Threshold {
     #[serde(default)]
     pub relative_to: RelativeTo,
     /// Fail only if the difference is significant: the complete 95 % confidence interval of the ratio
-    /// is beyond the limit. It also fails if there is no interval, as with a single measurement or server.
+    /// is beyond the limit. It also fails without an interval, as with a single measurement or server.
     /// Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_significant: bool,
@@ -176,7 +176,7 @@ pub enum ClaimState {
     Holds,
     /// The complete interval of the ratio is beyond a limit.
     DoesNotHold,
-    /// A limit is within the interval, or there is no interval.
+    /// A limit is within the interval, or the interval is not known.
     Unclear,
     /// Both figures were measured under other conditions than declared, or are not the servers'.
     NotComparable,

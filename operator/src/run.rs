@@ -11,7 +11,6 @@ mod publish;
 use crate::{
     cluster::world::Feeds,
     failure::{guard, measure, passes, retry_later},
-    heavy::in_place,
     metrics::Outcome,
     shutdown::Shutdown,
 };
@@ -51,6 +50,7 @@ use kube::{
 pub use lease_cleanup::controller as lease_cleanup;
 use publish::{noise, price, publish};
 use std::{sync::Arc, time::Duration};
+use tokio::task::block_in_place;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -132,7 +132,7 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     let (step, figures) = figures(&at, step).await?; // client
     if status::worth_reporting(&step) {
         let of_step = || status::of_step(&validated, &old, &fetched.snapshot, figures.as_ref(), &step, now);
-        let mut status = if figures.is_some() { in_place(of_step) } else { of_step() }; // pure
+        let mut status = if figures.is_some() { block_in_place(of_step) } else { of_step() }; // pure
         price::price(&mut status, &ctx.prices); // pure
         if matches!(step, Step::Finish(Ending::Succeeded)) {
             status.noise = noise::settle(&at, &status).await; // client
@@ -194,7 +194,9 @@ async fn figures(at: &StepPass<'_>, step: Step) -> Result<(Step, Option<Results>
         // The status of a failed run shows its failure, whatever else cannot be read.
         Step::Finish(Ending::Failed(_)) => step,
         _ if !damaged.is_empty() && !at.run.spec.cancel => decide::damaged(&damaged),
-        Step::Finish(Ending::Succeeded) => in_place(|| summary::required(at.run, &results)).unwrap_or(step),
+        Step::Finish(Ending::Succeeded) => {
+            block_in_place(|| summary::required(at.run, &results)).unwrap_or(step)
+        }
         step => step,
     };
     Ok((step, Some(results)))

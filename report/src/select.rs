@@ -79,9 +79,9 @@ pub fn headlines_and<'a>(document: &'a Document, others: &[&'a str]) -> Vec<&'a 
     distinct(document.headlines.values().map(String::as_str).chain(others.iter().copied()))
 }
 
-/// The phase, and the operation unless it is the total.
-pub fn phase_label(phase: &str, operation: &str) -> String {
-    if operation == TOTAL { phase.to_owned() } else { format!("{phase} {operation}") }
+/// `what`, such as a phase, and the operation unless it is the total.
+pub fn with_operation(what: &str, operation: &str) -> String {
+    if operation == TOTAL { what.to_owned() } else { format!("{what} {operation}") }
 }
 
 /// Whether the total of a phase counts the operation: it does not count itself, nor the SETs that follow misses.

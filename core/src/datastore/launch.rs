@@ -39,15 +39,13 @@ fn not_here(datastore: &Datastore) -> Option<(String, &'static str)> {
     let one = "leave it out, or start the servers yourself and give their address as spec.target.external of the run";
     let members = spec.custom.as_ref().is_some_and(|custom| custom.members > 1);
     let declared = [
-        (spec.cluster.is_some(), "spec.cluster"),
-        (spec.replicas > 0, "spec.replicas"),
-        (members, "spec.custom.members"),
+        (spec.cluster.is_some(), "spec.cluster", one),
+        (spec.replicas > 0, "spec.replicas", one),
+        (spec.tls.is_some(), "spec.tls", "leave it out: local runs load servers without encryption"),
+        (members, "spec.custom.members", one),
     ];
-    if spec.tls.is_some() {
-        return Some(("spec.tls".to_owned(), "leave it out: local runs load servers without encryption"));
-    }
-    if let Some((_, field)) = declared.into_iter().find(|(declared, _)| *declared) {
-        return Some((field.to_owned(), one));
+    if let Some((_, field, remedy)) = declared.into_iter().find(|(declared, ..)| *declared) {
+        return Some((field.to_owned(), remedy));
     }
     let referring = spec.env.iter().find(|variable| variable.value_from.is_some());
     referring.map(|variable| (format!("spec.env[{}].valueFrom", variable.name), "give the variable a value"))

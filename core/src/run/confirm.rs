@@ -50,7 +50,8 @@ pub fn confirmed(
     };
     let gain = Gain::of(&repetitions, point.operations_per_second);
     let found = phase.limited_by.as_ref().map_or(Limiter::NothingFound, |found| found.by);
-    let saturated = result.limited_by.as_ref().is_some_and(|limit| limit.by == Limiter::Client);
+    let saturated = result.limited_by.as_ref();
+    let saturated = saturated.is_some_and(|limit| matches!(limit.by, Limiter::Client | Limiter::Both));
     let limiter = gain.limiter(found, saturated);
     if let Some(found) = phase.limited_by.as_mut().filter(|found| found.by != limiter) {
         let evidence = format!("shown by a point with twice the connections; {}", found.evidence);

@@ -4,7 +4,7 @@ use crate::{
     compare,
     document::{BaselineHead, Difference, Document, PhaseLimit, PhaseReason, Row, RunRecord, Timeline},
     figures::{heading, spread},
-    select::{distinct, grouped, headline, phase_label, phases, totals, variants, varied_axes},
+    select::{distinct, grouped, headline, phases, totals, variants, varied_axes, with_operation},
     tables::word,
 };
 use dragstrip_crds::{
@@ -237,7 +237,7 @@ fn leading(document: &Document, rows: &[&Row]) -> Option<String> {
     let axes = varied_axes(document).into_iter();
     let values =
         axes.filter_map(|(place, axis)| Some(format!(", {}={}", axis.name, best.cell.values.get(place)?)));
-    let label = phase_label(&best.phase, &best.operation) + &values.collect::<String>();
+    let label = with_operation(&best.phase, &best.operation) + &values.collect::<String>();
     let unit = heading(&best.metric, &best.unit);
     let figure = |row: &Row| row.spread.map_or_else(String::new, |mean| spread(&row.metric, &mean));
     let is_rate =

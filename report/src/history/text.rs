@@ -3,7 +3,7 @@
 use super::{Change, FEWEST_ROUNDS, Figure, History, Latest, RoundHead};
 use crate::{
     figures::{self, heading, percent},
-    select::phase_label,
+    select::with_operation,
 };
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::suite::ComparisonVerdict;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// The combination, phase, operation and metric.
 pub fn figure_name(figure: &Figure, history: &History) -> String {
     let cell = figure.cell.label(&history.axes);
-    let phase = phase_label(&figure.phase, &figure.operation);
+    let phase = with_operation(&figure.phase, &figure.operation);
     format!("{cell}, {phase}, {}", heading(&figure.metric, &figure.unit))
 }
 

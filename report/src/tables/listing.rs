@@ -7,7 +7,7 @@ use super::{
 use crate::{
     document::{BaselineHead, Cell, Document, Row, Sample},
     figures::{CACHE, figure, heading},
-    select::{RowIndex, distinct, headline, measured_cells, metrics, phase_label, phases, varied_axes},
+    select::{RowIndex, distinct, headline, measured_cells, metrics, phases, varied_axes, with_operation},
 };
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
 use dragstrip_results::result::TOTAL;
@@ -81,7 +81,7 @@ fn published(document: &Document, index: &RowIndex<'_>, phase: &str) -> Option<G
         let mut compared = document.compared(row);
         let found = compared.find_map(|(head, found, _)| found.filter(|_| head.kind == "published"))?;
         let mut line = identity(&axes, &row.cell);
-        line.push(Item::text(phase_label(&heading(&row.metric, &row.unit), &row.operation)));
+        line.push(Item::text(with_operation(&heading(&row.metric, &row.unit), &row.operation)));
         line.push(mean_item(Some(row)));
         line.push(Item::text(figure(&row.metric, found.baseline)));
         line.extend([ratio_item(Some(found)), verdict_item(Some(found), None)]);

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     document::{Document, Row},
     figures::{self, short},
-    select::{grouped, headlines_and, phase_label, totals},
+    select::{grouped, headlines_and, totals, with_operation},
 };
 use maud::{Markup, html};
 
@@ -25,7 +25,8 @@ pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
     let mut drawn = Vec::new();
     let mut omitted = 0;
     for metric in headlines_and(document, &METRICS) {
-        for (phase, rows) in grouped(totals(document, metric), |row| phase_label(&row.phase, &row.operation))
+        for (phase, rows) in
+            grouped(totals(document, metric), |row| with_operation(&row.phase, &row.operation))
         {
             match rows.len() {
                 0 | 1 => (),
