@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
 };
 
 const WORKFLOW: &str = include_str!("../../examples/ci/engine-pull-request.yaml");
@@ -71,8 +72,12 @@ fn run(directory: &Path, name: &str, variables: &[(&str, String)]) -> (bool, Str
     (output.status.success(), text)
 }
 
+/// A race alone on the machine: another test's servers would be on the same CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Whether the gate is green for a base and a branch whose servers are started so, and all it prints.
 fn gate(race: &str, base: &str, branch: &str) -> (bool, String) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     checkout(directory, "base", base);
@@ -86,6 +91,16 @@ fn gate(race: &str, base: &str, branch: &str) -> (bool, String) {
     (green, text + &more)
 }
 
+/// The gate of a sound base and `branch`. Where five repetitions are too uncertain, as on a machine
+/// that a hypervisor takes away for a third of the time, it does what the gate's message advises.
+fn race(branch: &str) -> (bool, String) {
+    let (green, text) = gate(RACE, SOUND, branch);
+    if !text.contains("measure more repetitions") {
+        return (green, text);
+    }
+    gate(&RACE.replace("repetitions: 5", "repetitions: 20"), SOUND, branch)
+}
+
 const SOUND: &str = "exec redis-server \"$@\"";
 
 #[test]
@@ -94,7 +109,6 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
     let errors = "exec redis-server \"$@\" --rename-command SET ''";
     let fails = "exit 3";
     let evicts = changes("maxmemory-policy allkeys-lru");
-    let slow = changes("appendfsync always appendonly yes");
     let strict =
         RACE.replace("[{check: ShortWindow, level: Ignore}]", "[{check: SharedNode, level: Required}]");
     // The policy changes when the keys of `load` come, and memory is full soon after the start line.
@@ -110,7 +124,6 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
         ("the branch evicts", large.as_str(), SOUND, &evicts, "evicted"),
         ("both are Invalid", strict.as_str(), SOUND, SOUND, "SharedNode"),
         ("the base cannot be measured", RACE, fails, SOUND, "exit"),
-        ("the branch is slower", RACE, SOUND, &slow, "is below minimum 0.5"),
         ("a single start shows nothing", single.as_str(), SOUND, SOUND, "from a single measurement"),
     ] {
         let (green, text) = gate(race, base, branch);
@@ -120,16 +133,32 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
 
 /// A server whose `settings` change as soon as it has keys, after it was verified.
 fn changes(settings: &str) -> String {
+    with_keys(&format!("redis-cli -p $port config set {settings}"))
+}
+
+/// A server, and a line of a shell that runs as soon as it has keys.
+fn with_keys(line: &str) -> String {
     format!(
         "port=$(echo \"$*\" | sed 's/.*--port \\([0-9]*\\).*/\\1/')
 timeout 10 sh -c \"until [ \\$(redis-cli -p $port dbsize) -gt 0 ]; do sleep 0.02; done\" 2>/dev/null &&
-  redis-cli -p $port config set {settings} >/dev/null &
+  {line} >/dev/null 2>&1 &
 exec redis-server \"$@\""
     )
 }
 
+/// A server that lets writes pass for a small part of each fifth of a second, after it was verified.
+fn slow() -> String {
+    with_keys("while redis-cli -p $port client pause 200 WRITE; do sleep 0.21; done")
+}
+
+#[test]
+fn the_shipped_gate_is_red_for_a_branch_that_is_slower() {
+    let (green, text) = race(&slow());
+    assert!(!green && text.contains("::error::") && text.contains("is below minimum 0.5"), "{text}");
+}
+
 #[test]
 fn the_shipped_gate_is_green_for_a_branch_that_equals_its_base() {
-    let (green, text) = gate(RACE, SOUND, SOUND);
+    let (green, text) = race(SOUND);
     assert!(green, "{text}");
 }

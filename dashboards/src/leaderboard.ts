@@ -314,100 +314,87 @@ function unfinished() {
   }).noValue("Every run has succeeded");
 }
 
+/** What the page shows is chosen by these. */
+function choices() {
+  const engines = selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"');
+  const phases = selector("dragstrip_run_phase_info", 'namespace=~"$namespace"');
+  const verdict = new CustomVariableBuilder("verdict")
+    .label("Verdict")
+    .values("Valid,Degraded,Invalid")
+    .multi(true)
+    .current({ selected: true, text: ["Valid", "Degraded"], value: ["Valid", "Degraded"] });
+  return [
+    dataSource(),
+    namespaces(),
+    suite('namespace=~"$namespace"'),
+    severalOf("engine", "Engine", engines, "engine"),
+    severalOf("phase", "Phase", phases, "phase"),
+    verdict,
+  ];
+}
+
+function verdictCounts() {
+  return [
+    verdictCount("Valid", GOOD, "Runs that passed every check: their numbers can be trusted."),
+    verdictCount(
+      "Degraded",
+      DOUBTFUL,
+      "Runs with warnings: use their numbers with care. The run's page lists the reasons.",
+    ),
+    verdictCount(
+      "Invalid",
+      BAD,
+      "Runs with unusable numbers. No figure includes them; choose the verdict Invalid to list them.",
+    ),
+  ];
+}
+
+function bests() {
+  return [
+    best(
+      "Highest mean throughput",
+      "ops",
+      "The chosen phase with the highest mean, Invalid ones excluded. It is not the fastest if another one's ±95% in the table overlaps its own.",
+      `topk(1, ${usable(throughput(PHASES))})`,
+    ),
+    best(
+      "Lowest p99",
+      "s",
+      "The chosen phase with the lowest 99th percentile, Invalid ones excluded. A low latency under low load says little: compare the throughput too.",
+      `bottomk(1, ${usable(latency(PHASES, "99"))})`,
+    ),
+  ];
+}
+
+function rankings() {
+  const count = String(BARS);
+  const fastest: About = {
+    title: "Throughput",
+    unit: "ops",
+    description: `The ${count} chosen phases with the highest mean. Longer is better; green is Valid, amber is Degraded. Choose a single phase above to compare equal work.`,
+  };
+  const quickest: About = {
+    title: "p99 latency",
+    unit: "s",
+    description: `The ${count} chosen phases with the lowest 99th percentile of latency. Shorter is better; green is Valid, amber is Degraded.`,
+  };
+  return [
+    ranking(fastest, [12, 12], `topk(${count}, ${usable(throughput(PHASES))})`, true),
+    ranking(quickest, [12, 12], `bottomk(${count}, ${usable(latency(PHASES, "99"))})`, false),
+  ];
+}
+
 export function leaderboard(): Dashboard {
-  const fastest = `topk(1, ${usable(throughput(PHASES))})`;
-  const quickest = `bottomk(1, ${usable(latency(PHASES, "99"))})`;
-  return finished(
-    page(
-      UID.leaderboard,
-      "Leaderboard",
-      "Every measured phase of every stored run: its speed, its uncertainty, and its bottleneck.",
-    )
-      .time({ from: "now-30d", to: "now" })
-      .refresh("1m")
-      .withVariable(dataSource())
-      .withVariable(namespaces())
-      .withVariable(suite('namespace=~"$namespace"'))
-      .withVariable(
-        severalOf(
-          "engine",
-          "Engine",
-          selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"'),
-          "engine",
-        ),
-      )
-      .withVariable(
-        severalOf("phase", "Phase", selector("dragstrip_run_phase_info", 'namespace=~"$namespace"'), "phase"),
-      )
-      .withVariable(
-        new CustomVariableBuilder("verdict")
-          .label("Verdict")
-          .values("Valid,Degraded,Invalid")
-          .multi(true)
-          .current({ selected: true, text: ["Valid", "Degraded"], value: ["Valid", "Degraded"] }),
-      )
-      .withPanel(
-        verdictCount("Valid", GOOD, "Runs that passed every check: their numbers can be trusted."),
-      )
-      .withPanel(
-        verdictCount(
-          "Degraded",
-          DOUBTFUL,
-          "Runs with warnings: use their numbers with care. The run's page lists the reasons.",
-        ),
-      )
-      .withPanel(
-        verdictCount(
-          "Invalid",
-          BAD,
-          "Runs with unusable numbers. No figure includes them; choose the verdict Invalid to list them.",
-        ),
-      )
-      .withPanel(
-        best(
-          "Highest mean throughput",
-          "ops",
-          "The chosen phase with the highest mean, Invalid ones excluded. It is not the fastest if another one's ±95% in the table overlaps its own.",
-          fastest,
-        ),
-      )
-      .withPanel(
-        best(
-          "Lowest p99",
-          "s",
-          "The chosen phase with the lowest 99th percentile, Invalid ones excluded. A low latency under low load says little: compare the throughput too.",
-          quickest,
-        ),
-      )
-      .withPanel(
-        ranking(
-          {
-            title: "Throughput",
-            unit: "ops",
-            description: `The ${String(BARS)} chosen phases with the highest mean. Longer is better; green is Valid, amber is Degraded. Choose a single phase above to compare equal work.`,
-          },
-          [12, 12],
-          `topk(${String(BARS)}, ${usable(throughput(PHASES))})`,
-          true,
-        ),
-      )
-      .withPanel(
-        ranking(
-          {
-            title: "p99 latency",
-            unit: "s",
-            description: `The ${String(BARS)} chosen phases with the lowest 99th percentile of latency. Shorter is better; green is Valid, amber is Degraded.`,
-          },
-          [12, 12],
-          `bottomk(${String(BARS)}, ${usable(latency(PHASES, "99"))})`,
-          false,
-        ),
-      )
-      .withPanel(table())
-      .withRow(heading("Over time"))
-      .withPanel(history())
-      .withPanel(roundsOfSchedules())
-      .withRow(heading("Active, or without a result"))
-      .withPanel(unfinished()),
-  );
+  const dashboard = page(
+    UID.leaderboard,
+    "Leaderboard",
+    "Every measured phase of every stored run: its speed, its uncertainty, and its bottleneck.",
+  )
+    .time({ from: "now-30d", to: "now" })
+    .refresh("1m");
+  for (const variable of choices()) dashboard.withVariable(variable);
+  for (const panel of [...verdictCounts(), ...bests(), ...rankings(), table()]) dashboard.withPanel(panel);
+  dashboard.withRow(heading("Over time")).withPanel(history()).withPanel(roundsOfSchedules());
+  dashboard.withRow(heading("Active, or without a result")).withPanel(unfinished());
+  return finished(dashboard);
 }

@@ -6,16 +6,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod claims;
+mod dkv;
 mod document;
 mod machines;
 mod rows;
+mod rust_client;
 
 use dragstrip_core::{
     datastore::{server, validate::validate},
     suite::expand::{ChildRun, Expanded, expand},
 };
-use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec, measured::Metric, workload::ToolSpec};
-use dragstrip_parsers::{Capture, Outputs};
+use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec};
 use dragstrip_report::published::{Figure, Scope, Table, parse};
 use dragstrip_results::protocol::{JobSpec, JobTarget};
 use dragstrip_runner::{Launch, LaunchContext, adapter_for};
@@ -24,9 +25,7 @@ use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Command,
     sync::LazyLock,
 };
 
@@ -382,107 +381,6 @@ fn threads_equal_to_the_machines_cpus_leave_a_request_that_fits() {
     assert_eq!(requests["cpu"].0, "6", "the node keeps a CPU, and its daemons a part of one");
 }
 
-/// That `run` hands the published batches to the client library.
-fn rust_client(
-    run: &ChildRun,
-    kind: &str,
-    pool_size: u32,
-    parallelism: u32,
-    [batch_size, key, value]: [&str; 3],
-) {
-    for (phase, operation) in ["Mset", "SetExpire"].into_iter().enumerate() {
-        let document: Value = serde_json::from_str(&launch(run, phase).input.unwrap()).unwrap();
-        let load = &document["loadgen"];
-        let found = (&load["client"], &load["library"]["connectionKind"], &load["library"]["poolSize"]);
-        assert_eq!(found, (&json!("RedisRs"), &json!(kind), &json!(pool_size)), "{:?}", run.cell);
-        let mut batch = json!({
-            "items": 100_000, "batchSize": batch_size.parse::<u32>().unwrap(), "parallelism": parallelism,
-            "operation": operation, "keySize": key.parse::<u32>().unwrap(),
-        });
-        if operation == "SetExpire" {
-            batch["expiry"] = json!("300s");
-        }
-        assert_eq!(load["batch"], batch, "{:?}", run.cell);
-        assert_eq!(load["dataSize"].to_string(), value, "{:?}", run.cell);
-        let measured = (&load["threads"], &load["resp3"], &load["duration"], &document["warmup"]);
-        assert_eq!(measured, (&json!(192), &json!(true), &json!("60s"), &json!("5000ms")), "{:?}", run.cell);
-    }
-}
-
-#[test]
-fn the_rust_client_is_started_as_published() {
-    for batch_size in ["1000", "10000"] {
-        let v1 = run("rust-client-throughput", "v1", &[batch_size]);
-        rust_client(&v1, "ConnectionManager", 1, 1, [batch_size, "80", "20"]);
-        for parallelism in [1, 2, 4, 8] {
-            let pooled = run("rust-client-throughput", &format!("pooled-x{parallelism}"), &[batch_size]);
-            rust_client(&pooled, "Multiplexed", 100, parallelism, [batch_size, "80", "20"]);
-        }
-    }
-    let sizes = ["8", "16", "32", "64", "128"];
-    for (key, value) in sizes.iter().flat_map(|key| sizes.iter().map(move |value| (*key, *value))) {
-        let run = run("rust-client-sizes", "v1", &[key, value]);
-        rust_client(&run, "ConnectionManager", 1, 1, ["10000", key, value]);
-    }
-}
-
-#[test]
-fn the_sources_own_benchmark_of_the_rust_client_is_started_as_published() {
-    // REDIS_BENCH_SERVER=127.0.0.1:6379 REDIS_BENCH_MULTI_SET=1 cargo bench --bench ...
-    for batch_size in ["1000", "10000"] {
-        let run = run("rust-client-throughput-criterion", "dragonfly", &[batch_size]);
-        let started = launch(&run, 0);
-        assert!(
-            started.arguments[1].contains("write_throughput --bench --noplot |"),
-            "{:?}",
-            started.arguments
-        );
-        for (name, value) in [("REDIS_BENCH_BATCH_SIZE", batch_size), ("REDIS_BENCH_MULTI_SET", "1")] {
-            assert!(started.environment.contains(&(name.to_owned(), value.to_owned())), "{name}={value}");
-        }
-    }
-    let run = run("rust-client-sizes-criterion", "v1", &["16", "128"]);
-    for (phase, multi_set) in [(0, true), (1, false)] {
-        let started = launch(&run, phase);
-        // One of the source's 25 benchmarks, by its name.
-        assert_eq!(started.arguments[2..], ["payload_latency", "16", "128"], "$0, $1 and $2 of the script");
-        assert!(started.arguments[1].contains("\"key size $1, value size $2, \""), "{:?}", started.arguments);
-        let has = started.environment.contains(&("REDIS_BENCH_MULTI_SET".to_owned(), "1".to_owned()));
-        assert_eq!(has, multi_set, "its presence makes it MSET: {:?}", started.environment);
-    }
-}
-
-#[test]
-fn the_server_under_the_rust_client_is_as_published_and_on_the_same_machine() {
-    for (suite, variant, values) in [
-        ("rust-client-throughput", "pooled-x8", vec!["1000"]),
-        ("rust-client-throughput-criterion", "dragonfly", vec!["1000"]),
-        ("rust-client-sizes", "v1", vec!["8", "8"]),
-        ("rust-client-sizes-criterion", "v1", vec!["8", "8"]),
-    ] {
-        let run = run(suite, variant, &values);
-        let container = server_of(&run);
-        // DFLY_maxmemory is a flag here.
-        for expected in [
-            "DFLY_max_multi_bulk_len=2000100",
-            "DFLY_pipeline_buffer_limit=872415232",
-            "DFLY_pipeline_queue_limit=2000100",
-        ] {
-            assert!(environment(&container).contains(expected), "{suite}: {expected}");
-        }
-        assert!(served(&run).contains("--maxmemory=42949672960"), "40g: {}", served(&run));
-        assert_eq!(container.image.as_deref(), Some("ghcr.io/dragonflydb/dragonfly:v1.34.2"));
-        let limits = container.resources.unwrap().limits.unwrap();
-        assert_eq!((limits["cpu"].0.as_str(), limits["memory"].0.as_str()), ("32", "48Gi"));
-        let server = run.spec.target.datastore().unwrap();
-        assert!(
-            server.cpu.exclusive && run.spec.clients.share_server_node,
-            "{suite}: CPUs of its own, one machine"
-        );
-        assert_eq!(server.placement.instance_type, run.spec.clients.placement.instance_type);
-    }
-}
-
 #[test]
 fn freds_benchmark_is_started_as_published() {
     let common = "-n 10000000 -c 10000 -P 15";
@@ -509,180 +407,6 @@ fn freds_benchmark_is_started_as_published() {
         let cluster = run.spec.target.datastore().unwrap().cluster.as_ref();
         let servers = cluster.map(|cluster| (cluster.shards, cluster.replicas));
         assert_eq!(servers, variant.starts_with("cluster").then_some((3, 1)), "{variant}");
-    }
-}
-
-/// The environment that dKV's compose files give servers and clients alike.
-const DKV: [&str; 11] = [
-    "GOGC=80",
-    "GOMEMLIMIT=64GiB",
-    "GOMAXPROCS=48",
-    "DKV_TIMEOUT=15",
-    "DKV_SERIALIZER=binary",
-    "DKV_TRANSPORT=tcp",
-    "DKV_TRANSPORT_WRITE_BUFFER=512",
-    "DKV_TRANSPORT_READ_BUFFER=512",
-    "DKV_TRANSPORT_TCP_NODELAY=true",
-    "DKV_TRANSPORT_TCP_KEEP_ALIVE=60",
-    "DKV_TRANSPORT_TCP_LINGER=10",
-];
-/// The same, of servers of a cluster alone.
-const DKV_CLUSTER: [&str; 7] = [
-    "DKV_SHARDS=100=dstore",
-    "DKV_LOG_LEVEL=info",
-    "DKV_RTT_MILLISECOND=100",
-    "DKV_ELECTION_RTT_FACTOR=10",
-    "DVK_HEARTBEAT_RTT_FACTOR=2",
-    "DKV_SNAPSHOT_ENTRIES=100000",
-    "DKV_COMPACTION_OVERHEAD=50000",
-];
-
-fn members(count: usize) -> String {
-    let member = |n| format!("$(DATASTORE)-{n}=$(DATASTORE)-{n}.$(SERVICE):63001");
-    format!("DKV_CLUSTER_MEMBERS={}", (0..count).map(member).collect::<Vec<_>>().join(","))
-}
-
-fn assert_dkv_server(run: &ChildRun, nodes: usize, workers: &str) {
-    let container = server_of(run);
-    let found = environment(&container);
-    let mut expected: Vec<String> = DKV.iter().chain(&DKV_CLUSTER).map(|it| (*it).to_owned()).collect();
-    expected.extend([
-        format!("DKV_TRANSPORT_WORKERS={workers}"),
-        members(nodes),
-        "DKV_REPLICA_ID=$(POD_NAME)".to_owned(),
-    ]);
-    for expected in expected {
-        assert!(found.contains(&expected), "{:?}: {expected} is missing of {found:?}", run.cell);
-    }
-    assert_eq!(served(run), "/app/dkv serve");
-    let count = run.spec.target.datastore().unwrap().custom.as_ref().unwrap().members;
-    assert_eq!(usize::try_from(count).unwrap(), nodes);
-}
-
-fn assert_dkv_client(run: &ChildRun, threads: Option<&str>, connections: &str, endpoints: &str) {
-    let started = launch(run, 0);
-    assert_eq!(started.program, "/app/dkv");
-    assert_eq!(started.arguments[..2], ["kv", "perf"]);
-    let found: BTreeSet<String> =
-        started.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let mut expected: Vec<String> = DKV.iter().map(|it| (*it).to_owned()).collect();
-    expected.push(format!("DKV_TRANSPORT_CONN_PER_ENDPOINT={connections}"));
-    expected.push(format!("DKV_TRANSPORT_ENDPOINTS={endpoints}"));
-    expected.extend(threads.map(|threads| format!("DKV_THREADS={threads}")));
-    for expected in expected {
-        assert!(found.contains(&expected), "{:?}: {expected} is missing of {found:?}", run.cell);
-    }
-}
-
-const THREE: &str = "m0:8080,m1:8080,m2:8080";
-
-#[test]
-fn dkv_and_its_client_are_started_as_published() {
-    for threads in ["50", "10"] {
-        for workers in ["50", "10"] {
-            for connections in ["1", "10", "20", "30", "40", "50"] {
-                let run = run("dkv-cluster", "dkv", &[threads, workers, connections]);
-                assert_dkv_server(&run, 3, workers);
-                assert_dkv_client(&run, Some(threads), connections, THREE);
-            }
-        }
-    }
-    for (variant, nodes, endpoints) in
-        [("three", 3, THREE.to_owned()), ("five", 5, format!("{THREE},m3:8080,m4:8080"))]
-    {
-        let run = run("dkv-three-vs-five", variant, &[]);
-        assert_dkv_server(&run, nodes, "10");
-        assert_dkv_client(&run, Some("50"), "10", &endpoints);
-    }
-    for variant in ["right-after", "a-minute-after"] {
-        let run = run("dkv-memory", variant, &[]);
-        assert_dkv_server(&run, 3, "50");
-        assert_dkv_client(&run, Some("50"), "20", THREE);
-    }
-}
-
-#[test]
-fn one_dkv_server_and_its_clients_are_started_as_published() {
-    for connections in ["1", "10", "20", "30", "40", "50"] {
-        let run = run("dkv-single-node", "dkv-single", &[connections]);
-        let found = environment(&server_of(&run));
-        for expected in ["DKV_SHARDS=100=lstore", "DKV_TRANSPORT_WORKERS=10"].iter().chain(&DKV) {
-            assert!(found.contains(*expected), "{expected} is missing of {found:?}");
-        }
-        assert_dkv_client(&run, Some("50"), connections, "m0:8080");
-    }
-    for (variant, pods, threads) in [("two-clients", 2, "100"), ("one-client", 1, "200")] {
-        let run = run("dkv-one-vs-two-clients", variant, &[]);
-        assert_eq!(run.spec.clients.pods, pods, "{variant}");
-        let found = launch(&run, 0).environment;
-        for (name, value) in [
-            ("DKV_THREADS", threads),
-            ("DKV_TRANSPORT_CONN_PER_ENDPOINT", "100"),
-            ("DKV_LARGE_VALUE_SIZE", "256"),
-        ] {
-            assert!(found.contains(&(name.to_owned(), value.to_owned())), "{variant}: {name}={value}");
-        }
-        assert!(environment(&server_of(&run)).contains("DKV_TRANSPORT_WORKERS=100"), "{variant}");
-    }
-}
-
-#[test]
-fn dkvs_clients_over_a_unix_socket_are_started_as_published() {
-    for (variant, clients, threads) in [("two-clients", "2", "100"), ("one-client", "1", "200")] {
-        let started = launch(&run("dkv-one-vs-two-clients-unix", variant, &[]), 0);
-        assert_eq!(started.arguments[2..], ["perf", clients], "$0 and $1 of the script");
-        for (name, value) in [
-            ("DKV_THREADS", threads),
-            ("DKV_TRANSPORT", "unix"),
-            ("DKV_TRANSPORT_CONN_PER_ENDPOINT", "100"),
-            ("DKV_TRANSPORT_WORKERS", "100"),
-            ("DKV_LARGE_VALUE_SIZE", "256"),
-            ("GOMAXPROCS", "48"),
-        ] {
-            assert!(
-                started.environment.contains(&(name.to_owned(), value.to_owned())),
-                "{variant}: {name}={value}"
-            );
-        }
-    }
-}
-
-#[test]
-fn dkv_and_etcd_are_compared_as_published() {
-    for threads in ["10", "50"] {
-        let dkv = run("dkv-vs-etcd", "dkv", &[threads]);
-        assert_dkv_server(&dkv, 3, "10");
-        assert_dkv_client(&dkv, None, "40", THREE);
-        assert_eq!(launch(&dkv, 0).arguments.join(" "), format!("kv perf --threads={threads}"));
-        let etcd = run("dkv-vs-etcd", "etcd", &[threads]);
-        let started = launch(&etcd, 0);
-        // go run etcdBench/main.go --threads=50
-        assert_eq!(
-            (started.program.as_str(), started.arguments.join(" ")),
-            ("etcdBench", format!("--endpoints=m0:2379,m1:2379,m2:2379 --threads={threads}"))
-        );
-        let peer = |n| format!("$(DATASTORE)-{n}=http://$(DATASTORE)-{n}.$(SERVICE):2380");
-        let expected = format!(
-            "/usr/local/bin/etcd --name=$(POD_NAME) --data-dir=/data/etcd --listen-client-urls=http://0.0.0.0:2379 \
-             --advertise-client-urls=http://$(POD_NAME).$(SERVICE):2379 --listen-peer-urls=http://0.0.0.0:2380 \
-             --initial-advertise-peer-urls=http://$(POD_NAME).$(SERVICE):2380 --initial-cluster={},{},{} \
-             --initial-cluster-state=new --initial-cluster-token=etcd-cluster",
-            peer(0),
-            peer(1),
-            peer(2)
-        );
-        assert_eq!(served(&etcd), expected);
-        assert_eq!(server_of(&etcd).image.as_deref(), Some("quay.io/coreos/etcd:v3.5.9"));
-    }
-}
-
-#[test]
-fn benchmarks_within_one_process_are_gos_own() {
-    let run = run("dkv-in-process", "in-process", &[]);
-    for (phase, program) in [(0, "/benchmarks/maple.test"), (1, "/benchmarks/serializer.test")] {
-        let started = launch(&run, phase);
-        assert_eq!(started.program, program);
-        assert_eq!(started.arguments, ["-test.run=^$", "-test.bench=.", "-test.benchmem"]);
     }
 }
 
@@ -761,76 +485,4 @@ fn every_combination_has_a_published_figure() {
         let measured: BTreeSet<_> = runs(name).iter().map(|run| run.cell.clone()).collect();
         assert_eq!(published, measured, "{name}");
     }
-}
-
-/// What Criterion prints of `figures`: names with the lower bound, the estimate and the upper bound
-/// of time and throughput.
-fn criterion(figures: &[(&str, [&str; 3], [&str; 3])]) -> String {
-    let of = |(name, time, elements): &(&str, [&str; 3], [&str; 3])| {
-        let indent = " ".repeat(24);
-        format!(
-            "{name}\n{indent}time:   [{}]\n{indent}thrpt:  [{}]\nFound 2 outliers among 100 measurements (2.00%)\n",
-            time.join(" "),
-            elements.join(" ")
-        )
-    };
-    figures.iter().map(of).collect()
-}
-
-/// The metrics that the parser of `run`'s phase reads where its tool prints `output`.
-fn criterion_metrics(run: &ChildRun, phase: usize, tool: &str, output: &str) -> Vec<(String, String)> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("criterion-{tool}-{phase}"));
-    fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("printed"), output).unwrap();
-    let program = directory.join(tool);
-    fs::write(&program, format!("#!/bin/sh\ncat '{}'\n", directory.join("printed").display())).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let started = launch(run, phase);
-    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
-    let ended = Command::new(&started.program).args(&started.arguments).env("PATH", path).output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    let ToolSpec::Exec(exec) = &run.spec.phases[phase].tool else { panic!("{tool} is not an exec tool") };
-    let stdout = Capture::complete(String::from_utf8(ended.stdout).unwrap());
-    let outputs = Outputs { stdout, ..Outputs::default() };
-    let parsed = dragstrip_parsers::parse(&exec.parser, &outputs).unwrap();
-    let metric =
-        |it: &Metric| (it.name.clone(), format!("{} {}", it.value, it.unit.as_deref().unwrap_or("")));
-    parsed.metrics.iter().map(metric).collect()
-}
-
-#[test]
-fn what_criterion_prints_is_read_as_it_was_published() {
-    let (time, elements) =
-        (["78.317 ms", "78.589 ms", "78.828 ms"], ["1.2686 Melem/s", "1.2724 Melem/s", "1.2769 Melem/s"]);
-    let slow = ["502.31 Kelem/s", "504.66 Kelem/s", "507.38 Kelem/s"];
-    let pool = "Dragonfly using  AsyncRedisClientPooled, 100k items";
-    // Criterion numbers what has the same name; the tool prints its parameters in between.
-    let output = criterion(&[
-        (
-            "Using AsyncRedisClientV1 with params: batch_size: 1000\nDragonfly using AsyncRedisClientV1, 100k items/multi_set",
-            time,
-            elements,
-        ),
-        ("Dragonfly using AsyncRedisClientV1, 100k items/pipelined_set_with_expiry_manual", time, slow),
-        (&format!("{pool}/multi_set"), time, elements),
-        (&format!("{pool}/pipelined_set_with_expiry_manual #4"), time, elements),
-    ]);
-    let throughput = run("rust-client-throughput-criterion", "dragonfly", &["1000"]);
-    let found = criterion_metrics(&throughput, 0, "write_throughput", &output);
-    for (name, value) in [
-        ("v1 multi_set time", "78.589 ms"),
-        ("v1 multi_set elements", "1.2724 Melem/s"),
-        ("v1 pipelined_set elements", "504.66 Kelem/s"),
-        ("x1 multi_set elements", "1.2724 Melem/s"),
-        ("x8 pipelined_set time", "78.589 ms"),
-    ] {
-        assert!(found.contains(&(name.to_owned(), value.to_owned())), "{name} = {value}: {found:?}");
-    }
-    assert_eq!(found.len(), 8, "{found:?}");
-    let sizes = run("rust-client-sizes-criterion", "v1", &["8", "8"]);
-    let output =
-        criterion(&[("AsyncRedisClientV1 key size 8, value size 8, 100k items/multi_set", time, elements)]);
-    let found = criterion_metrics(&sizes, 0, "payload_latency", &output);
-    let expected = [("time", "78.589 ms"), ("elements", "1.2724 Melem/s")];
-    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }

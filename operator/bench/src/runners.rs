@@ -123,7 +123,7 @@ struct Runner {
     pod: Arc<Pod>,
     job: Arc<JobSpec>,
     command: Arc<OnceLock<StartCommand>>,
-    ordered: Arc<Notify>,
+    commanded: Arc<Notify>,
 }
 
 fn now() -> i64 {
@@ -164,7 +164,7 @@ impl Runner {
 
     /// Waits for the command and for the load's end, then ends the pod as the kubelet would.
     async fn run(self) -> Result<()> {
-        self.ordered.notified().await;
+        self.commanded.notified().await;
         let command = self.command.get().context("no command")?;
         let seconds = self.seconds();
         let left = (command.start_at_unix_nanos - now()).max(0) as f64 / 1e9 + seconds;
@@ -199,7 +199,7 @@ impl Runner {
                     second_start: None,
                 });
             });
-            self.ordered.notify_one();
+            self.commanded.notify_one();
         } else {
             self.simulation.record(|loads| {
                 let own = loads.iter_mut().find(|load| load.pod == pod && load.start != start);
@@ -338,7 +338,7 @@ pub async fn serve(simulation: Arc<Simulation>) -> Result<()> {
             pod: Arc::new(pod),
             job: Arc::new(job),
             command: Arc::default(),
-            ordered: Arc::default(),
+            commanded: Arc::default(),
         };
         let running = tokio::spawn(async move {
             if let Err(error) = simulate(runner, address).await {

@@ -8,7 +8,7 @@ use kube::{
 };
 
 /// The Secret. The release does not own it: an upgrade, or an uninstall and install, finds it again.
-const NAME: &str = "dragstrip-operator-order-key";
+const NAME: &str = "dragstrip-operator-signing-key";
 /// Key within the Secret: an Ed25519 key pair in PKCS#8.
 const KEY: &str = "ed25519.pkcs8";
 

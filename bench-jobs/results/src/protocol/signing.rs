@@ -35,7 +35,7 @@ impl AgentRequest<'_> {
     fn text(&self, issued_millis: i64) -> Vec<u8> {
         let AgentRequest { method, path, token, agent, body } = self;
         let mut text =
-            format!("dragstrip order 1\n{method}\n{path}\n{token}\n{agent}\n{issued_millis}\n").into_bytes();
+            format!("dragstrip command 1\n{method}\n{path}\n{token}\n{agent}\n{issued_millis}\n").into_bytes();
         text.extend_from_slice(body);
         text
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_obeyed_when_the_operator_signed_this_very_one_a_moment_ago() {
+    fn a_command_is_obeyed_when_the_operator_signed_this_very_one_a_moment_ago() {
         let (operator, command) = (key(), start(b"{}"));
         let known = operator.public();
         let signature = operator.sign(&command, NOW);

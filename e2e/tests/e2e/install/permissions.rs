@@ -65,9 +65,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("dragstrip.dev/datastores/finalizers", "default", "any", "update"),
     ("dragstrip.dev/benchmarkruns/finalizers", "default", "any", "update"),
     ("dragstrip.dev/benchmarksuites/finalizers", "default", "any", "update"),
-    ("/secrets", NAMESPACE, "dragstrip-operator-order-key", "get create"),
+    ("/secrets", NAMESPACE, "dragstrip-operator-signing-key", "get create"),
     ("/secrets", NAMESPACE, "any", "create"),
-    ("/secrets", "default", "dragstrip-operator-order-key", ""),
+    ("/secrets", "default", "dragstrip-operator-signing-key", ""),
     ("/serviceaccounts/token", NAMESPACE, "dragstrip-operator", ""),
 ];
 

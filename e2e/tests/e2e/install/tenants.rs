@@ -277,21 +277,21 @@ async fn a_tenant_has_neither_status_nor_pods_nor_other_namespaces() -> Result<(
         says(&refusal(elsewhere.list(&kube::api::ListParams::default()).await)?, &["datastores"])?;
         let of_others = format!("target: {{datastoreRef: {{name: redis, namespace: default}}}}\n{ONE_PHASE}");
         refused(&tenant, "BenchmarkRun", &[of_others], "namespace").await?;
-        order_key(&tenant.client).await
+        signing_key(&tenant.client).await
     })
     .await
 }
 
 /// Asserts that the operator's key is not the tenant's to read.
-async fn order_key(tenant: &Client) -> Result<()> {
+async fn signing_key(tenant: &Client) -> Result<()> {
     let secrets: Api<k8s_openapi::api::core::v1::Secret> =
         Api::namespaced(tenant.clone(), dragstrip_e2e::operator::NAMESPACE);
-    says(&refusal(secrets.get("dragstrip-operator-order-key").await)?, &["secrets"])
+    says(&refusal(secrets.get("dragstrip-operator-signing-key").await)?, &["secrets"])
 }
 
-/// The status line and body of an HTTP/1.1 answer to an order with this token.
-async fn command(address: &str, path: &str, token: &str, order: &Value) -> Result<String> {
-    let body = order.to_string();
+/// The status line and body of an HTTP/1.1 answer to a command with this token.
+async fn command(address: &str, path: &str, token: &str, body: &Value) -> Result<String> {
+    let body = body.to_string();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
          x-dragstrip-token: {token}\r\nContent-Length: {}\r\n\r\n{body}",
@@ -309,7 +309,7 @@ async fn command(address: &str, path: &str, token: &str, order: &Value) -> Resul
 
 #[tokio::test]
 async fn a_user_who_can_read_objects_cannot_command_servers_or_clients() -> Result<()> {
-    with_namespace("tenant-orders", |env| async move {
+    with_namespace("tenant-commands", |env| async move {
         env.datastore("redis", REDIS).await?;
         let datastore = env.datastore_ready("redis").await?;
         let token = datastore.uid().context("no uid")?;
@@ -317,8 +317,8 @@ async fn a_user_who_can_read_objects_cannot_command_servers_or_clients() -> Resu
         let observer = format!("{}:9180", ip(&server)?);
         let join = json!({"replication": {"primary": "10.0.0.9:6379", "replicas": [env.server_address("redis").await?]}});
         let sample = json!({"token": "mine", "seconds": 60});
-        for (path, order) in [("/v1/topology", &join), ("/v1/usage", &sample)] {
-            says(&command(&observer, path, &token, order).await?, &["403", "must be signed by the operator"])?;
+        for (path, body) in [("/v1/topology", &join), ("/v1/usage", &sample)] {
+            says(&command(&observer, path, &token, body).await?, &["403", "must be signed by the operator"])?;
         }
 
         env.run("endless", &against("redis", LONG_PHASE)).await?;
