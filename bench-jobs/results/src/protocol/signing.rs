@@ -34,8 +34,8 @@ impl AgentRequest<'_> {
     /// No part but the last can hold a line's end: HTTP allows none there.
     fn text(&self, issued_millis: i64) -> Vec<u8> {
         let AgentRequest { method, path, token, agent, body } = self;
-        let mut text =
-            format!("dragstrip command 1\n{method}\n{path}\n{token}\n{agent}\n{issued_millis}\n").into_bytes();
+        let mut text = format!("dragstrip command 1\n{method}\n{path}\n{token}\n{agent}\n{issued_millis}\n")
+            .into_bytes();
         text.extend_from_slice(body);
         text
     }
