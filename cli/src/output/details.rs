@@ -16,7 +16,7 @@ use dragstrip_results::result::TOTAL;
 use kube::ResourceExt;
 use std::fmt::Write;
 
-/// Hits, misses, errors and the tool's own rate, by operation.
+/// Hits, misses, errors and the tool's own rate where it is another than the table's, by operation.
 fn operations(phase: &PhaseStatus) -> impl Iterator<Item = String> {
     // The total of a single operation repeats it.
     let repeats = |name: &str| name == TOTAL && phase.operations.len() == 2;
@@ -24,8 +24,9 @@ fn operations(phase: &PhaseStatus) -> impl Iterator<Item = String> {
         let hits = operation.hits.map(|hits| counted(hits, "hit"));
         let misses = operation.misses.map(|misses| format!("{} missed", thousands(misses)));
         let errors = (operation.errors > 0).then(|| counted(operation.errors, "error"));
-        let own = operation.tool_operations_per_second;
-        let own = own.map(|own| format!("the tool itself reports {} ops/s", rate(own)));
+        let own = operation.tool_operations_per_second.map(rate);
+        let own = own.filter(|own| *own != rate(operation.operations_per_second.mean));
+        let own = own.map(|own| format!("the tool itself reports {own} ops/s"));
         let parts: Vec<String> = [hits, misses, errors, own].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("{}: {}: {}", phase.name, operation.operation, parts.join(", ")))
     })
@@ -126,5 +127,10 @@ mod tests {
         assert!(text.contains("a: Pending - 1 measurement stored"), "{text}");
         assert!(text.contains("read: GET: 9 hits, 1 missed, the tool itself reports 75,617 ops/s"), "{text}");
         assert!(!text.contains("TOTAL"), "it repeats GET: {text}");
+        let mut equal = run("b", "redis", 75_617.0);
+        let phases = &mut equal.status.as_mut().unwrap().phases;
+        phases[0].operations[0].tool_operations_per_second = Some(75_617.2);
+        let text = of(&[equal]);
+        assert!(!text.contains("the tool itself"), "it repeats the table: {text}");
     }
 }
