@@ -55,7 +55,7 @@ impl Listener for Tls {
 
 /// Operations of a large result, and the seconds of each: of 256 pods, many more operations fit
 /// into no result.
-const ROWS: usize = 24;
+pub const ROWS: u64 = 24;
 const SECONDS: usize = 4 * 3600;
 /// Latencies of each operation: as many values of a histogram.
 const LATENCIES: u64 = 1000;
@@ -83,7 +83,7 @@ fn large(mut result: PodResult) -> Result<String> {
     for number in 0..ROWS {
         let mut histogram = hdrhistogram::Histogram::new_with_bounds(1, 3_600_000_000, 3)?;
         for latency in 0..LATENCIES {
-            histogram.record_n(100 + latency * latency * 37 + number as u64, own.count / LATENCIES)?;
+            histogram.record_n(100 + latency * latency * 37 + number, own.count / LATENCIES)?;
         }
         let latencies = Latencies::from_microseconds(histogram);
         let name = format!("operation-{number}");

@@ -2,7 +2,10 @@
 //! when its declared load is over. A pod that is deleted loads no more. Pods of the namespace [`SILENT`]
 //! have no runner: they refuse connections.
 
-use crate::{cluster::Cluster, kubelet::LargeResults};
+use crate::{
+    cluster::Cluster,
+    kubelet::{LargeResults, ROWS},
+};
 use anyhow::{Context, Result};
 use axum::{
     Json, Router,
@@ -143,6 +146,10 @@ impl Runner {
         RunnerState { stage, start_at_unix_nanos: start, elapsed_seconds: elapsed, ..RunnerState::default() }
     }
 
+    fn is_large(&self) -> bool {
+        self.pod.namespace().as_deref() == Some(LARGE)
+    }
+
     /// The result that it reports.
     fn result(&self, start_unix_nanos: i64, seconds: f64) -> Result<PodResult> {
         let none = Failure {
@@ -158,7 +165,9 @@ impl Runner {
         result.window = Window { start_unix_nanos, seconds, ..Window::default() };
         result.client.cpu_seconds = seconds / 2.0;
         result.operations = vec![reads()?];
-        result.server = Some(server(READS * u64::from(self.job.clients)));
+        // The log of a large result has this operation many times.
+        let rows = if self.is_large() { ROWS } else { 1 };
+        result.server = Some(server(READS * rows * u64::from(self.job.clients)));
         Ok(result)
     }
 
@@ -170,7 +179,7 @@ impl Runner {
         let left = (command.start_at_unix_nanos - now()).max(0) as f64 / 1e9 + seconds;
         tokio::time::sleep(Duration::from_secs_f64(left)).await;
         let result = self.result(command.start_at_unix_nanos, seconds)?;
-        if self.pod.namespace().as_deref() == Some(LARGE) {
+        if self.is_large() {
             self.simulation.large.insert(result);
             return self.end_pod("").await;
         }

@@ -142,7 +142,8 @@ fn lightened(mut pod: PodResult, share: usize) -> (PodResult, usize) {
     }
     if size(&pod) > share {
         pod.per_second = pod.series();
-        pod.operations.iter_mut().for_each(|row| row.per_second.clear());
+        // An emptied list would hold on to its memory.
+        pod.operations.iter_mut().for_each(|row| row.per_second = Vec::new());
     }
     if size(&pod) > share {
         (pod.workers, pod.client.threads) = (Vec::new(), Vec::new());
