@@ -108,7 +108,7 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
     let crashes = "timeout --signal KILL 2 redis-server \"$@\"";
     let errors = "exec redis-server \"$@\" --rename-command SET ''";
     let fails = "exit 3";
-    let evicts = changes("maxmemory-policy allkeys-lru");
+    let evicts = with_keys("redis-cli -p $port config set maxmemory-policy allkeys-lru");
     let strict =
         RACE.replace("[{check: ShortWindow, level: Ignore}]", "[{check: SharedNode, level: Required}]");
     // The policy changes when the keys of `load` come, and memory is full soon after the start line.
@@ -131,12 +131,7 @@ fn the_shipped_gate_is_red_for_every_branch_that_is_not_sound() {
     }
 }
 
-/// A server whose `settings` change as soon as it has keys, after it was verified.
-fn changes(settings: &str) -> String {
-    with_keys(&format!("redis-cli -p $port config set {settings}"))
-}
-
-/// A server, and a line of a shell that runs as soon as it has keys.
+/// A server, and a line of a shell that runs as soon as it has keys, after it was verified.
 fn with_keys(line: &str) -> String {
     format!(
         "port=$(echo \"$*\" | sed 's/.*--port \\([0-9]*\\).*/\\1/')
@@ -146,14 +141,11 @@ exec redis-server \"$@\""
     )
 }
 
-/// A server that lets writes pass for a small part of each fifth of a second, after it was verified.
-fn slow() -> String {
-    with_keys("while redis-cli -p $port client pause 200 WRITE; do sleep 0.21; done")
-}
-
 #[test]
 fn the_shipped_gate_is_red_for_a_branch_that_is_slower() {
-    let (green, text) = race(&slow());
+    // Writes pass for 10 ms of each fifth of a second.
+    let slow = with_keys("while redis-cli -p $port client pause 200 WRITE; do sleep 0.21; done");
+    let (green, text) = race(&slow);
     assert!(!green && text.contains("::error::") && text.contains("is below minimum 0.5"), "{text}");
 }
 

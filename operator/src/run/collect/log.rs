@@ -19,7 +19,7 @@ const LONGEST_OTHER: usize = 1000;
 pub struct Log {
     /// The last complete result in it that is the pod's own.
     pub result: Option<PodResult>,
-    /// Its only line, if it has one and that is short: a kubelet may send its error as if it were the log.
+    /// Its only line, unless it is a large result: a kubelet may send its error as if it were the log.
     pub only_line: Option<String>,
     /// Held as long as a large result is in memory.
     pub permit: Option<OwnedSemaphorePermit>,
@@ -60,9 +60,8 @@ pub async fn read(
         }
         if (end.is_some() || over) && !line.is_empty() {
             lines += 1;
-            // A copy of a long line would be a second large result.
-            let is_only = lines == 1 && line.len() <= LONGEST_OTHER;
-            found.only_line = is_only.then(|| String::from_utf8_lossy(&line).into_owned());
+            // A copy of a large result would be a second one.
+            found.only_line = (lines == 1 && !is_large).then(|| String::from_utf8_lossy(&line).into_owned());
             let line = std::mem::take(&mut line);
             let read = if is_large { off_thread(move || result(&line)).await } else { result(&line) };
             found.result = read.filter(&is_own).or(found.result);
