@@ -451,7 +451,9 @@ bench-bullmq: redis-server bullmq-modules ## Measure the BullMQ job against the 
 .PHONY: bench-operator
 bench-operator: small-operator ## Compare the operator's memory, calls, and speed with goals, beside 10,000 runs (5 minutes)
 	cargo build --profile yardstick --locked -p dragstrip-bench-operator
-	testbed/without-kubelets $(BUILT)/yardstick/dragstrip-bench-operator --operator $(BUILT)/small/dragstrip-operator
+	rm -f $(DRAGSTRIP_CACHE)/bench-operator.log
+	testbed/without-kubelets $(BUILT)/yardstick/dragstrip-bench-operator --operator $(BUILT)/small/dragstrip-operator \
+	  --log $(DRAGSTRIP_CACHE)/bench-operator.log
 
 ##### Releasing
 
