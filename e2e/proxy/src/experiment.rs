@@ -3,7 +3,7 @@
 use crate::{
     operator::{LEASE, Operator, Start},
     plan::{Deed, Injected, Plan},
-    scenario::Scenario,
+    scenario::{self, Scenario},
     state::{self, State},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -16,6 +16,7 @@ use dragstrip_fault_proxy::{
     proxy::Proxy,
 };
 use kube::Client;
+use serde_json::json;
 use std::{
     path::PathBuf,
     sync::{
@@ -113,6 +114,9 @@ impl<'a> Experiment<'a> {
             None => {}
         }
         laboratory.cluster.namespace(&namespace).await?;
+        for (name, role) in scenario::nodes(&namespace) {
+            laboratory.cluster.node(&name, &role, json!({})).await?;
+        }
         let mut experiment = Self {
             laboratory,
             scenario,
@@ -286,6 +290,21 @@ impl<'a> Experiment<'a> {
         .await
     }
 
+    /// What exists once nobody changes it: the garbage collector may be slower than the operator.
+    async fn settled(&mut self) -> Result<State> {
+        let mut last = (State::new(), Instant::now());
+        let seen = &mut last;
+        self.until("no change for 6 s", RECOVERED_WITHIN * 2, async |this| {
+            let state = state::read(&this.laboratory.cluster, &this.namespace).await?;
+            if state != seen.0 {
+                *seen = (state, Instant::now());
+            }
+            Ok((seen.1.elapsed() < QUIET).then(|| "objects still change".to_owned()))
+        })
+        .await?;
+        Ok(last.0)
+    }
+
     fn last_request(&self) -> String {
         let entries = self.engine.entries();
         entries.iter().rev().find(|entry| of_scenario(entry)).map(|it| it.request.words()).unwrap_or_default()
@@ -298,8 +317,7 @@ impl<'a> Experiment<'a> {
         let mut end = self.ended().await?;
         self.quiet().await?;
         if self.golden.is_none() {
-            // Without a fault, what exists once the operator is quiet is the end.
-            end = state::read(&self.laboratory.cluster, &self.namespace).await?;
+            end = self.settled().await?;
         }
         self.scenario.delete(&self.laboratory.cluster, &self.namespace).await?;
         let mut left = State::new();
@@ -324,10 +342,13 @@ impl<'a> Experiment<'a> {
         })
     }
 
-    /// Ends the operators, and removes the namespace beside other work.
+    /// Ends the operators, and removes the nodes, and the namespace beside other work.
     async fn clear(mut self) -> Result<()> {
         for operator in &mut self.operators {
             operator.kill().await?;
+        }
+        for (name, _) in scenario::nodes(&self.namespace) {
+            self.laboratory.cluster.remove_node(&name).await?;
         }
         self.laboratory.cluster.begin_to_remove_namespace(&self.namespace).await
     }

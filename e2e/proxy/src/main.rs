@@ -13,21 +13,24 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use dragstrip_bench_operator::{
     arguments::Ground,
-    cluster::Cluster,
+    cluster::{Cluster, until},
     runners::{self, Simulation},
 };
+use dragstrip_crds::Datastore;
 use dragstrip_fault_proxy::{engine::Entry, proxy::upstream};
 use experiment::{Laboratory, Shown};
 use futures::{StreamExt, future::try_join_all, stream};
+use kube::{Resource, api::DeleteParams};
 use plan::Plan;
 use report::{Ending, Record, Records};
 use scenario::Scenario;
+use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::AtomicUsize,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Injects faults between the operator and the API server of testbed/without-kubelets.
@@ -192,10 +195,27 @@ fn prepare(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the garbage collector knows the CRDs: it looks for new kinds every 30 s, and what it does
+/// not collect yet would be part of the end state.
+async fn await_collector(cluster: &Cluster) -> Result<()> {
+    let namespace = "dragstrip-system";
+    let spec = json!({"engine": "Redis", "version": "7.0", "threads": 1, "maxMemory": "64Mi"});
+    let owner = json!({"metadata": {"name": "owner"}, "spec": spec});
+    let owner = cluster.create::<Datastore>(namespace, owner).await?.owner_ref(&());
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [owner]}, "spec": spec});
+    cluster.create::<Datastore>(namespace, owned).await?;
+    let datastores = cluster.api::<Datastore>(namespace);
+    datastores.delete("owner", &DeleteParams::background()).await?;
+    let collected = async || Ok(datastores.get_opt("owned").await?.is_none());
+    until("the garbage collector", Duration::from_secs(120), collected).await?;
+    Ok(())
+}
+
 async fn run(arguments: &Arguments) -> Result<bool> {
     prepare(&arguments.directory).context("no directory for the record")?;
     let cluster = Cluster::connect(&arguments.ground.fast_kubeconfig).await?;
-    cluster.prepare(3).await?;
+    cluster.prepare(0).await?;
+    await_collector(&cluster).await?;
     let laboratory = Laboratory {
         cluster: cluster.clone(),
         upstream: upstream(&arguments.ground.kubeconfig).await?,

@@ -35,6 +35,11 @@ fn parts(path: &str) -> Option<(&str, &str, &str)> {
     Some((first, segments.next().unwrap_or(""), segments.next().unwrap_or("")))
 }
 
+/// The namespace in the path of an API request.
+fn namespace(path: &str) -> Option<&str> {
+    path.split_once("/namespaces/")?.1.split('/').next()
+}
+
 /// The name of a pod of a Job without what is generated.
 fn without_suffix(name: &str) -> &str {
     let generated =
@@ -73,6 +78,8 @@ impl Request {
             (_, "pods") => without_suffix(name).to_owned(),
             _ => name.to_owned(),
         };
+        // Each experiment has nodes of its own, whose names begin with its namespace.
+        let name = namespace(path).map_or(name.clone(), |own| name.replace(&format!("node.{own}-"), "node."));
         let mutates = !matches!(verb, "WATCH" | "LIST" | "GET") && !query.contains("dryRun=");
         let resource =
             if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
@@ -105,6 +112,13 @@ mod tests {
                 "PATCH benchmarkruns/status sprint",
             ),
             (Method::GET, runs.to_owned(), "watch=true&resourceVersion=7", "", "WATCH benchmarkruns"),
+            (
+                Method::POST,
+                "/apis/coordination.k8s.io/v1/namespaces/faults-7/leases".to_owned(),
+                "",
+                r#"{"metadata":{"name":"dragstrip-node.faults-7-client-1"}}"#,
+                "POST leases dragstrip-node.client-1",
+            ),
             (Method::GET, runs.to_owned(), "limit=100", "", "LIST benchmarkruns"),
             (Method::GET, "/api/v1/nodes".to_owned(), "", "", "LIST nodes"),
             (Method::GET, "/api/v1/nodes/one".to_owned(), "", "", "GET nodes one"),

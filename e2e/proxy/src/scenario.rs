@@ -1,7 +1,7 @@
 //! The scenarios: what is declared, and when it has ended.
 
 use anyhow::{Result, bail};
-use dragstrip_bench_operator::cluster::Cluster;
+use dragstrip_bench_operator::cluster::{Cluster, ROLE};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -26,6 +26,19 @@ pub const ALL: [Scenario; 4] = [Scenario::Run, Scenario::Own, Scenario::Datastor
 /// The name of every declared object.
 const NAME: &str = "sprint";
 
+/// The role of the nodes of one experiment: the clients of two could not share a node.
+fn role_in(namespace: &str, role: &str) -> String {
+    format!("{namespace}-{role}")
+}
+
+/// The nodes that `namespace` has for itself, by name and role.
+pub fn nodes(namespace: &str) -> [(String, String); 4] {
+    [("server", "1"), ("client", "1"), ("client", "2"), ("client", "3")].map(|(role, number)| {
+        let role = role_in(namespace, role);
+        (format!("{role}-{number}"), role)
+    })
+}
+
 fn phases(names: &[&str]) -> Value {
     names.iter().map(|name| json!({"name": name, "loadgen": {"duration": "1s"}})).collect()
 }
@@ -35,23 +48,28 @@ fn target(host: u8) -> Value {
 }
 
 impl Scenario {
-    fn manifest(self) -> Value {
+    /// The object, whose pods run on the nodes of `namespace`.
+    fn manifest(self, namespace: &str) -> Value {
+        let nodes = |role: &str| json!({"nodeSelector": {ROLE: role_in(namespace, role)}});
+        let clients = |pods: u8| json!({"pods": pods, "placement": nodes("client")});
         let (kind, spec) = match self {
             Self::Run => (
                 "BenchmarkRun",
-                json!({"target": target(1), "clients": {"pods": 2}, "phases": phases(&["write", "read"]), "timeout": "10m"}),
+                json!({"target": target(1), "clients": clients(2), "phases": phases(&["write", "read"]), "timeout": "10m"}),
             ),
             Self::Own => {
                 // The operator does not query a server without RESP: none is simulated.
                 let server = json!({
                     "engine": "Custom", "image": "server", "threads": 1, "maxMemory": "64Mi", "port": 6379,
                     "custom": {"protocol": "Tcp", "command": ["server"]}, "pod": {"labels": {"simulated": "ready"}},
+                    "placement": nodes("server"),
                 });
-                let phase =
-                    |name: &str| json!({"name": name, "exec": {"image": "client", "command": ["client"]}});
+                let tool =
+                    json!({"image": "client", "command": ["client"], "parser": {"redisBenchmarkCsv": {}}});
+                let phase = |name: &str| json!({"name": name, "exec": tool});
                 (
                     "BenchmarkRun",
-                    json!({"target": {"datastore": server}, "phases": [phase("write"), phase("read")], "timeout": "10m"}),
+                    json!({"target": {"datastore": server}, "clients": clients(1), "phases": [phase("write"), phase("read")], "timeout": "10m"}),
                 )
             }
             Self::Datastore => {
@@ -63,7 +81,7 @@ impl Scenario {
                     "BenchmarkSuite",
                     json!({
                         "variants": [variant("one", 1), variant("two", 2)], "repetitions": 2,
-                        "run": {"phases": phases(&["read"]), "timeout": "10m"},
+                        "run": {"phases": phases(&["read"]), "clients": clients(1), "timeout": "10m"},
                     }),
                 )
             }
@@ -75,10 +93,14 @@ impl Scenario {
     pub async fn declare(self, cluster: &Cluster, namespace: &str) -> Result<()> {
         match self {
             Self::Run | Self::Own => {
-                cluster.create::<BenchmarkRun>(namespace, self.manifest()).await.map(drop)
+                cluster.create::<BenchmarkRun>(namespace, self.manifest(namespace)).await.map(drop)
             }
-            Self::Datastore => cluster.create::<Datastore>(namespace, self.manifest()).await.map(drop),
-            Self::Suite => cluster.create::<BenchmarkSuite>(namespace, self.manifest()).await.map(drop),
+            Self::Datastore => {
+                cluster.create::<Datastore>(namespace, self.manifest(namespace)).await.map(drop)
+            }
+            Self::Suite => {
+                cluster.create::<BenchmarkSuite>(namespace, self.manifest(namespace)).await.map(drop)
+            }
         }
     }
 
@@ -142,5 +164,24 @@ impl std::fmt::Display for Scenario {
             Self::Datastore => "datastore",
             Self::Suite => "suite",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_bench_operator::cluster::object;
+
+    #[test]
+    fn each_scenario_declares_an_object_of_its_kind() {
+        for scenario in ALL {
+            let manifest = scenario.manifest("faults-1");
+            let decoded = match scenario {
+                Scenario::Run | Scenario::Own => object::<BenchmarkRun>(manifest).map(drop),
+                Scenario::Datastore => object::<Datastore>(manifest).map(drop),
+                Scenario::Suite => object::<BenchmarkSuite>(manifest).map(drop),
+            };
+            assert!(decoded.is_ok(), "{scenario}: {decoded:?}");
+        }
     }
 }

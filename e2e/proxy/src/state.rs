@@ -66,8 +66,20 @@ impl Masks {
 }
 
 /// Fields that differ in every run and say nothing.
-const VOLATILE: [&str; 6] =
-    ["managedFields", "resourceVersion", "uid", "clusterIP", "clusterIPs", "controller-uid"];
+const VOLATILE: [&str; 10] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "clusterIP",
+    "clusterIPs",
+    "controller-uid",
+    // When a server's memory was read, and which pod it is.
+    "seconds",
+    "identity",
+    // The specification names the experiment's own nodes.
+    "specHash",
+    "dragstrip.dev/spec-hash",
+];
 
 /// The part of an object that matters: pods only have to exist, and packed results only have their annotations.
 fn reduced(kind: &str, mut object: Value) -> Value {

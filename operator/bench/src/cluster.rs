@@ -80,6 +80,9 @@ pub async fn until(
     Ok(begun.elapsed())
 }
 
+/// The label of a node that says what runs there.
+pub const ROLE: &str = "dragstrip.dev/role";
+
 /// A client of the cluster.
 #[derive(Clone)]
 pub struct Cluster(Client);
@@ -158,10 +161,17 @@ impl Cluster {
         .await
     }
 
+    /// Removes a node.
+    pub async fn remove_node(&self, name: &str) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.0.clone());
+        nodes.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
     /// Creates a node.
     pub async fn node(&self, name: &str, role: &str, annotations: Value) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.0.clone());
-        let labels = json!({"kubernetes.io/hostname": name, "dragstrip.dev/role": role});
+        let labels = json!({"kubernetes.io/hostname": name, ROLE: role});
         let metadata = json!({"name": name, "labels": labels, "annotations": annotations});
         nodes.create(&PostParams::default(), &object(json!({"metadata": metadata}))?).await?;
         Ok(())
