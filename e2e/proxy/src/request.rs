@@ -78,8 +78,9 @@ impl Request {
             (_, "pods") => without_suffix(name).to_owned(),
             _ => name.to_owned(),
         };
-        // Each experiment has nodes of its own, whose names begin with its namespace.
-        let name = namespace(path).map_or(name.clone(), |own| name.replace(&format!("node.{own}-"), "node."));
+        // Each experiment has nodes of its own, and any may be chosen.
+        let node = namespace(path).and_then(|own| name.split_once(&format!("node.{own}-")));
+        let name = node.map_or(name.clone(), |(prefix, _)| format!("{prefix}node"));
         let mutates = !matches!(verb, "WATCH" | "LIST" | "GET") && !query.contains("dryRun=");
         let resource =
             if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
@@ -117,7 +118,7 @@ mod tests {
                 "/apis/coordination.k8s.io/v1/namespaces/faults-7/leases".to_owned(),
                 "",
                 r#"{"metadata":{"name":"dragstrip-node.faults-7-client-1"}}"#,
-                "POST leases dragstrip-node.client-1",
+                "POST leases dragstrip-node",
             ),
             (Method::GET, runs.to_owned(), "limit=100", "", "LIST benchmarkruns"),
             (Method::GET, "/api/v1/nodes".to_owned(), "", "", "LIST nodes"),

@@ -35,6 +35,8 @@ impl Masks {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
             (r"\b1[0-9]{18}\b", "NANOSECONDS"),
             (r"\b127\.\d+\.\d+\.\d+\b", "ADDRESS"),
+            // Of two runs of a suite, either may be the first to choose.
+            (r"-client-\d\b", "-client"),
             // The operator's public key.
             (r"[A-Za-z0-9+/]{43}=", "KEY"),
             // The alphabet of generated names and revisions has no vowels.
@@ -66,7 +68,7 @@ impl Masks {
 }
 
 /// Fields that differ in every run and say nothing.
-const VOLATILE: [&str; 10] = [
+const VOLATILE: [&str; 11] = [
     "managedFields",
     "resourceVersion",
     "uid",
@@ -79,6 +81,7 @@ const VOLATILE: [&str; 10] = [
     // The specification names the experiment's own nodes.
     "specHash",
     "dragstrip.dev/spec-hash",
+    "dragstrip.dev/given-spec-hash",
 ];
 
 /// The part of an object that matters: pods only have to exist, and packed results only have their annotations.

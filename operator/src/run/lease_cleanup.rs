@@ -44,6 +44,10 @@ const CONCURRENCY: u16 = 16;
 /// long as the watches show that a run needs it, a pass costs no call.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// When a removed Lease is looked for once more: the API server may have refused with a conflict, and other
+/// runs wait. A Lease that is gone costs no call.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// Whether the watch shows the run that holds a Lease as one that has not ended. One that is
 /// being deleted takes no further step, however long somebody's finalizer keeps it.
 fn is_seen_under_way(ctx: &RunContext, holder: &Holder) -> bool {
@@ -108,7 +112,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<RunContext>) -> Result<Action, Er
     let removed = lease::remove(&ctx.client, &ctx.overlay, &lease).await;
     removed.map_err(|error| Error::Remove(error, key()))?;
     tracing::debug!(lease = %key(), %holder, "a turn has ended");
-    Ok(Action::requeue(LONGEST_WAIT))
+    Ok(Action::requeue(LOOK_AGAIN))
 }
 
 async fn guarded(lease: Arc<Lease>, ctx: Arc<RunContext>) -> Result<Action, Error> {
@@ -229,15 +233,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lease_whose_run_is_gone_is_removed_and_gets_one_more_pass() {
+    async fn a_lease_whose_run_is_gone_is_removed_and_gets_one_more_pass_soon() {
         let ended = client_pod(&json!({"phase": "Succeeded"}), None);
         let (action, calls) = pass_over(vec![], vec![ended]).await;
         let removal = ["GET benchmarkruns sprint", "GET jobs", "GET pods", "DELETE leases dragstrip-racer"];
         assert_eq!(calls, removal);
         assert_eq!(
             action,
-            Action::requeue(Duration::from_secs(60)),
-            "the event of its removal may be missed"
+            Action::requeue(Duration::from_secs(5)),
+            "the event of its removal may be missed, or a conflict have prevented it"
         );
     }
 
