@@ -125,6 +125,8 @@ pub struct OtherFigure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
+    validation = Rule::new("has(self.metric) != has(self.toolMetric)")
+        .message("a threshold needs either a metric or a toolMetric"),
     validation = Rule::new("has(self.minimum) || has(self.maximum)")
         .message("a threshold needs a minimum, a maximum, or both"),
     validation = Rule::new("!has(self.minimum) || !has(self.maximum) || double(self.minimum) <= double(self.maximum)")
@@ -136,7 +138,11 @@ pub struct OtherFigure {
 )]
 pub struct Threshold {
     /// The metric, such as OperationsPerSecond, P99Milliseconds or ServerUsedBytes.
-    pub metric: MetricName,
+    pub metric: Option<MetricName>,
+    /// Instead of metric: one that the tool reports itself, such as `ns/op`, in the tool's unit; or
+    /// toolOperationsPerSecond, the throughput by the tool's own count.
+    #[schemars(length(min = 1, max = 100))]
+    pub tool_metric: Option<String>,
     /// Name of the phase. Defaults to every phase that has the metric.
     #[schemars(length(min = 1, max = 20))]
     pub phase: Option<String>,
@@ -169,6 +175,14 @@ pub struct Threshold {
     pub only_significant: bool,
 }
 
+impl Threshold {
+    /// The name of its metric, whoever reports it.
+    pub fn metric(&self) -> String {
+        let own = self.metric.map(|metric| metric.to_string());
+        own.or_else(|| self.tool_metric.clone()).unwrap_or_default()
+    }
+}
+
 /// Whether a claim holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ClaimState {
@@ -191,8 +205,8 @@ pub enum ClaimState {
 pub struct ThresholdStatus {
     /// Index of the threshold in `spec.thresholds`, from 0.
     pub threshold: u32,
-    /// The figure.
-    pub metric: MetricName,
+    /// The metric or toolMetric.
+    pub metric: String,
     /// The suite's variant and the values of its axes; omitted in a run.
     pub cell: Option<String>,
     /// The phase.

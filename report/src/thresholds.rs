@@ -70,7 +70,7 @@ fn phases_of<'a>(threshold: &'a Threshold, document: &'a Document) -> Vec<&'a st
     if let Some(phase) = &threshold.phase {
         return vec![phase];
     }
-    let metric = threshold.metric.to_string();
+    let metric = threshold.metric();
     let has = |phase: &str| document.rows.iter().any(|row| row.phase == phase && row.metric == metric);
     let mut phases = phases(document);
     if phases.iter().any(|phase| has(phase)) {
@@ -86,7 +86,7 @@ fn find<'a>(
     cell: &Cell,
     phase: &str,
 ) -> Result<&'a Row, String> {
-    let metric = threshold.metric.to_string();
+    let metric = threshold.metric();
     let of_phase = |row: &&Row| row.cell == *cell && row.phase == phase && row.metric == metric;
     let rows: Vec<&Row> = document.rows.iter().filter(of_phase).collect();
     let named = |name: &str| rows.iter().copied().find(|row| row.operation == name);
@@ -142,8 +142,8 @@ fn unjudged(
     let whose = cell.as_ref().map(|label| format!("{label}: ")).unwrap_or_default();
     ThresholdStatus {
         threshold: u32::try_from(index).unwrap_or(u32::MAX),
-        metric: threshold.metric,
-        message: format!("{whose}{phase} {operation} {}", threshold.metric),
+        metric: threshold.metric(),
+        message: format!("{whose}{phase} {operation} {}", threshold.metric()),
         cell,
         phase: phase.to_owned(),
         operation: operation.to_owned(),

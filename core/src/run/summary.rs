@@ -11,8 +11,8 @@ use super::{
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
     run::{
-        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, TOOL_RATE,
-        ToolStatus, VerdictReason,
+        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, ToolStatus,
+        VerdictReason,
     },
     thresholds::MetricName,
     units::Warmup,
@@ -184,22 +184,17 @@ fn mean(results: &[&RepetitionResult], figure: impl Fn(&RepetitionResult) -> Opt
 /// The figure that `declared` has as its headline, and its unit or name.
 pub fn headline_figure<'a>(declared: &'a PhaseSpec, phase: &'a PhaseStatus) -> Option<(f64, &'a str)> {
     let name = declared.headline.as_deref()?;
-    if let Some(own) = phase.metrics.iter().find(|metric| metric.name == name) {
-        return Some((own.value, own.unit.as_deref().unwrap_or(name)));
-    }
     let operation = thresholds::operation(phase, None);
-    if name == TOOL_RATE {
-        return Some((operation?.tool_operations_per_second?, MetricName::OperationsPerSecond.unit()));
-    }
-    let metric = MetricName::named(name)?;
-    Some((thresholds::figure(metric, phase, operation)?, metric.unit()))
+    thresholds::tool_figure(name, phase, operation).or_else(|| {
+        let metric = MetricName::named(name)?;
+        Some((thresholds::figure(metric, phase, operation)?, metric.unit()))
+    })
 }
 
 /// Reports that the phase did not measure the headline that `declared` names.
 fn without_headline(declared: &PhaseSpec, phase: &PhaseStatus) -> Option<String> {
     let name = declared.headline.as_ref().filter(|_| headline_figure(declared, phase).is_none())?;
-    let own: Vec<&str> = phase.metrics.iter().map(|metric| metric.name.as_str()).collect();
-    let own = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+    let own = thresholds::tool_metrics(phase);
     Some(format!("headline names {name}, which was not measured; the tool's metrics are: {own}"))
 }
 
@@ -389,7 +384,7 @@ mod tests {
         assert_eq!(phases[0].metrics[0].value.to_string(), "3");
         let headline = |name: &str| PhaseSpec { headline: Some(name.into()), ..run.spec.phases[0].clone() };
         assert_eq!(without_headline(&headline("B/op"), &phases[0]), None);
-        let declared = headline(TOOL_RATE);
+        let declared = headline(dragstrip_crds::run::TOOL_RATE);
         let own = headline_figure(&declared, &phases[0]);
         assert_eq!(
             own,

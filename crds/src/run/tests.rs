@@ -92,6 +92,13 @@ fn each_mistake_is_refused_with_its_remedy() {
             "a threshold names no phase of this run",
         ),
         (
+            "a threshold of two metrics",
+            with(|s| {
+                s["thresholds"] = json!([{"metric": "Errors", "toolMetric": "ns/op", "maximum": "1"}]);
+            }),
+            "either a metric or a toolMetric",
+        ),
+        (
             "a threshold without limits",
             with(|s| s["thresholds"] = json!([{"metric": "P99Milliseconds"}])),
             "a minimum, a maximum, or both",

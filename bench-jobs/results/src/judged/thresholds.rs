@@ -3,7 +3,7 @@
 use crate::result::TOTAL;
 use dragstrip_crds::{
     measured::Estimate,
-    run::{MemoryMoment, MemoryReading, OperationStatus, PhaseStatus, SUM},
+    run::{MemoryMoment, MemoryReading, OperationStatus, PhaseStatus, SUM, TOOL_RATE},
     thresholds::{MetricName, Threshold, ThresholdStatus},
     units::{Decimal, thousands},
 };
@@ -37,17 +37,20 @@ fn find<'a>(phases: &'a [PhaseStatus], name: &str) -> Option<&'a PhaseStatus> {
 
 fn row(index: usize, threshold: &Threshold, phase: &str, found: Option<&PhaseStatus>) -> ThresholdStatus {
     let operation = found.and_then(|found| operation(found, threshold.operation.as_deref()));
-    let value = found.and_then(|found| figure(threshold.metric, found, operation));
+    let value = found.and_then(|found| match threshold.metric {
+        Some(metric) => figure(metric, found, operation),
+        None => Some(tool_figure(&threshold.metric(), found, operation)?.0),
+    });
     let name = operation.map(|operation| operation.operation.as_str()).or(threshold.operation.as_deref());
     let name = name.unwrap_or(TOTAL);
-    let what = format!("{phase} {name} {}", threshold.metric);
+    let what = format!("{phase} {name} {}", threshold.metric());
     let (met, message) = match value {
         Some(value) => stands(&what, &Estimate { low: value, mid: value, high: value }, threshold),
         None => (false, format!("{what}: {}", absence(threshold, found, operation))),
     };
     ThresholdStatus {
         threshold: u32::try_from(index).unwrap_or(u32::MAX),
-        metric: threshold.metric,
+        metric: threshold.metric(),
         cell: None,
         phase: phase.to_owned(),
         operation: name.to_owned(),
@@ -133,8 +136,13 @@ fn absence(
         (Some(phase), None, None) if phase.operations.len() > 1 => {
             "its operations ran one after the other and have no total: name one in operation".to_owned()
         }
-        (_, Some(row), _) if is_percentile(threshold.metric) && row.latency_milliseconds.p50.is_some() => {
+        (_, Some(row), _)
+            if threshold.metric.is_some_and(is_percentile) && row.latency_milliseconds.p50.is_some() =>
+        {
             format!("{} requests are too few: it takes 10 above the percentile", thousands(row.count))
+        }
+        (Some(phase), ..) if threshold.tool_metric.is_some() => {
+            format!("it was not measured; the tool's metrics are: {}", tool_metrics(phase))
         }
         _ => "the phase has no such figure".to_owned(),
     }
@@ -185,6 +193,25 @@ pub fn figure(metric: MetricName, phase: &PhaseStatus, operation: Option<&Operat
         MetricName::ServerPeakBytes => memory(|reading| reading.peak_bytes),
         MetricName::BytesPerKey => self::memory(phase).and_then(|reading| reading.bytes_per_key),
     }
+}
+
+/// The figure `name` that the tool of `phase` reports itself, and its unit, or its name without one.
+pub fn tool_figure<'a>(
+    name: &'a str,
+    phase: &'a PhaseStatus,
+    operation: Option<&OperationStatus>,
+) -> Option<(f64, &'a str)> {
+    if let Some(own) = phase.metrics.iter().find(|metric| metric.name == name) {
+        return Some((own.value, own.unit.as_deref().unwrap_or(name)));
+    }
+    let rate = operation.filter(|_| name == TOOL_RATE)?.tool_operations_per_second?;
+    Some((rate, MetricName::OperationsPerSecond.unit()))
+}
+
+/// The names of the figures that the tool of `phase` reports itself.
+pub fn tool_metrics(phase: &PhaseStatus) -> String {
+    let own: Vec<&str> = phase.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    if own.is_empty() { "none".to_owned() } else { own.join(", ") }
 }
 
 /// Error replies of one repetition, on average: `row` has their sum.
@@ -312,6 +339,22 @@ mod tests {
             "what was not measured is not good enough"
         );
         assert_eq!(about("BytesPerKey", &["write", "read"]), [(write, false), (read, false)]);
+    }
+
+    #[test]
+    fn a_figure_that_only_the_tool_reports_is_named_by_tool_metric() {
+        let mut measured = phase("read", &[("GET", 1000.0, None)]);
+        measured.operations[0].tool_operations_per_second = Some(900.0);
+        measured.metrics =
+            serde_json::from_value(json!([{"name": "Get ns/op", "value": 217.9, "unit": "ns/op"}])).unwrap();
+        let of = |name: &str, minimum: &str| {
+            let threshold = json!([{"toolMetric": name, "minimum": minimum}]);
+            evaluate(&thresholds(threshold), &["read"], std::slice::from_ref(&measured)).remove(0).message
+        };
+        assert_eq!(of("Get ns/op", "200"), "read GET Get ns/op 217.9 meets minimum 200");
+        assert_eq!(of(TOOL_RATE, "950"), "read GET toolOperationsPerSecond 900 is below minimum 950");
+        let unknown = "read GET Set ns/op: it was not measured; the tool's metrics are: Get ns/op";
+        assert_eq!(of("Set ns/op", "1"), unknown);
     }
 
     #[test]

@@ -163,9 +163,9 @@ fn suite_baseline() -> BaselineHead {
 }
 
 fn suite_thresholds() -> Vec<ThresholdStatus> {
-    let status = |metric, cell: &str, value, met, message: &str| ThresholdStatus {
+    let status = |metric: MetricName, cell: &str, value, met, message: &str| ThresholdStatus {
         threshold: 0,
-        metric,
+        metric: metric.to_string(),
         cell: Some(cell.to_owned()),
         phase: "read".to_owned(),
         operation: "GET".to_owned(),

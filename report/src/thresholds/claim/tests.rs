@@ -37,6 +37,22 @@ fn a_claim_has_its_ratio_interval_and_state_in_one_sentence() {
 }
 
 #[test]
+fn a_claim_may_be_about_a_figure_that_only_the_tool_reports() {
+    let mut input = suite_input();
+    for entry in &mut input.entries {
+        let phase = &mut entry.run.status.as_mut().unwrap().phases[0];
+        let milliseconds = 1e6 / phase.operations[0].operations_per_second.mean;
+        let metric = json!([{"name": "time", "value": milliseconds, "unit": "ms", "moreIsBetter": false}]);
+        phase.metrics = serde_json::from_value(metric).unwrap();
+    }
+    let faster = json!({"toolMetric": "time", "variant": "valkey-8", "values": {"pipeline": "1"},
+        "maximum": "0.95", "times": {"variant": "redis-7"}});
+    let (state, message) = claims(json!([faster]), input).remove(0);
+    assert_eq!(state, ClaimState::Holds, "{message}");
+    assert!(message.contains("read TOTAL time is 0.89 ["), "{message}");
+}
+
+#[test]
 fn a_claim_within_two_limits_holds_only_if_the_whole_interval_is_within() {
     let within = |minimum: &str, maximum: &str| {
         let mut claim = of_valkey(minimum);
