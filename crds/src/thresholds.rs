@@ -8,7 +8,7 @@ use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 // Its order is that of reports.
-/// A figure of a phase, named with its unit.
+/// A figure of a phase, named with its unit, such as OperationsPerSecond or P99Milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum MetricName {
     /// Throughput.
