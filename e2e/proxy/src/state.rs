@@ -35,7 +35,7 @@ impl Masks {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
             (r"\b1[0-9]{18}\b", "NANOSECONDS"),
             (r"\b127\.\d+\.\d+\.\d+\b", "ADDRESS"),
-            // Of two runs of a suite, either may be the first to choose.
+            // Either of two runs of a suite may be the first to choose its node.
             (r"-client-\d\b", "-client"),
             // The operator's public key.
             (r"[A-Za-z0-9+/]{43}=", "KEY"),
