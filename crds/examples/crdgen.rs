@@ -32,6 +32,17 @@ fn join_lines(value: &mut Value) {
     }
 }
 
+/// Makes no field nullable: the API server then removes nulls, such as that of `tls:` without a value, before
+/// rules and policies ask with `has()` for fields below. All nullable fields are optional.
+fn omit_nulls(schema: &mut Value) {
+    if let Value::Object(fields) = schema {
+        if fields.get("nullable") == Some(&Value::Bool(true)) {
+            fields.remove("nullable");
+        }
+        fields.values_mut().for_each(omit_nulls);
+    }
+}
+
 /// Quotes values such as 1:10, which readers of YAML 1.1 read as numbers of base 60.
 fn base_60_quoted(yaml: &str) -> String {
     let base_60 = |value: &str| {
@@ -62,6 +73,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for definition in definitions {
         let mut json = serde_json::to_value(&definition)?;
         join_lines(&mut json);
+        let versions = json["spec"]["versions"].as_array_mut().into_iter().flatten();
+        versions.for_each(|version| omit_nulls(&mut version["schema"]));
         let yaml = format!("{GENERATED}{}", base_60_quoted(&serde_yaml::to_string(&json)?));
         let name = format!("{}.yaml", definition.spec.names.plural);
         fs::write(Path::new(PLAIN).join(&name), &yaml)?;

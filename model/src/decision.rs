@@ -337,8 +337,7 @@ impl Rules {
                 let node = fetched.turn.iter().flat_map(|check| &check.client_nodes).next();
                 let node = node.and_then(|node| Objects::node(node)).unwrap_or(0);
                 requests.extend(has(Rule::ReadRunBeforeJob).then_some(Request::ReadRun));
-                let held = own(seen);
-                requests.extend(has(Rule::ReadLeasesBeforeJob).then_some(Request::ReadLeases(held)));
+                requests.push(Request::ReadLeases(own(seen)));
                 requests
                     .extend(has(Rule::ReadResultBeforeJob).then_some(Request::ReadResult(attempt(index))));
                 requests.extend(has(Rule::ListClientsBeforeJob).then_some(Request::ListClients));
@@ -351,7 +350,7 @@ impl Rules {
                     return;
                 };
                 requests.extend(write.then_some(Request::FixLine(attempt(index), 0)));
-                requests.extend(has(Rule::NoteStart).then_some(Request::NoteStart(attempt(index))));
+                requests.extend(has(Rule::NoteStart).then_some(Request::NoteStart(attempt(index), None)));
                 requests.push(Request::SendStart(attempt(index), received));
             }
             Step::Collect(index) => {
@@ -381,9 +380,7 @@ impl Rules {
     /// What a run reads before it releases its turn.
     fn unmeasured(&self, run: &ValidatedRun, fetched: &Fetched) -> Option<Request> {
         match place_of(run, &fetched.snapshot.stored) {
-            Place::At(current) if self.scenario.has(Rule::ReadResultBeforeRelease) => {
-                Some(Request::ReadResult(u8::try_from(current).unwrap_or(0)))
-            }
+            Place::At(current) => Some(Request::ReadResult(u8::try_from(current).unwrap_or(0))),
             _ => None,
         }
     }

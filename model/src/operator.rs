@@ -46,7 +46,6 @@ fn clients(world: &World, view: &View<'_>, run: u8) -> [Option<Phase>; ATTEMPTS]
 /// overtakes another run. If `silent`, no client answers.
 pub fn pass_over(
     rules: &Rules,
-    scenario: &Scenario,
     world: &World,
     operator: usize,
     run: u8,
@@ -57,7 +56,7 @@ pub fn pass_over(
     let index = usize::from(run);
     let waits = memory.newer_runs & 1 << run != 0
         || (0..).take(ATTEMPTS).any(|attempt| memory.newer_jobs & job_bit(run, attempt) != 0);
-    if !view.runs[index].under_way() || waits && scenario.has(Rule::AwaitOwnWrites) {
+    if !view.runs[index].under_way() || waits {
         return None;
     }
     let clients = clients(world, &view, run);
@@ -84,6 +83,7 @@ pub fn pass_over(
             line = job.and_then(|job| job.line).map_or(0, |(line, _)| (line + 1) % 4);
             Request::FixLine(attempt, job.map_or(0, |job| job.version))
         }
+        Request::NoteStart(attempt, _) => Request::NoteStart(attempt, view.runs[index].status.started),
         Request::SendStart(attempt, received) => {
             let fixes = decision.requests.iter().any(|one| matches!(one, Request::FixLine(..)));
             let job = view.jobs[index][usize::from(attempt)];
@@ -187,7 +187,7 @@ impl Actor<'_> {
                 Then::Next
             }
             Request::FixLine(attempt, version) => self.fix_line(attempt, version),
-            Request::NoteStart(attempt) => self.note_start(attempt),
+            Request::NoteStart(attempt, last) => self.note_start(attempt, last),
             Request::SendStart(attempt, received) => {
                 self.send_start(attempt, received);
                 Then::Next
@@ -243,9 +243,7 @@ impl Actor<'_> {
     /// The overlay: an operator sees its own writes of Leases at once, whatever its watch shows.
     fn wrote_lease(&mut self, key: u8) {
         let now = self.world.leases[usize::from(key)];
-        if self.scenario.has(Rule::AwaitOwnWrites)
-            && let Some(seen) = &mut self.world.operators[self.operator].stalled.leases
-        {
+        if let Some(seen) = &mut self.world.operators[self.operator].stalled.leases {
             seen[usize::from(key)] = now;
         }
     }
@@ -303,7 +301,7 @@ impl Actor<'_> {
         Then::Next
     }
 
-    fn note_start(&mut self, attempt: u8) -> Then {
+    fn note_start(&mut self, attempt: u8, last: Option<u8>) -> Then {
         let run = self.pass.run;
         let seen = view(self.world, self.operator).runs[usize::from(run)];
         if !seen.under_way() {
@@ -311,6 +309,9 @@ impl Actor<'_> {
         }
         if seen.status.started == Some(attempt) {
             return Then::Next;
+        }
+        if seen.status.started != last && self.scenario.has(Rule::RunIsUnchanged) {
+            return Then::End;
         }
         let status = self.rules.started(run, &seen, attempt);
         next_if(self.publish(seen.version, status))

@@ -107,9 +107,7 @@ impl Turns {
                 actions.push(Action::Advance(at));
             } else {
                 for (run, _) in self.scenario.declared() {
-                    let pass = |silent| {
-                        operator::pass_over(&self.rules, &self.scenario, world, at, run, silent).is_some()
-                    };
+                    let pass = |silent| operator::pass_over(&self.rules, world, at, run, silent).is_some();
                     actions.extend(pass(false).then_some(Action::PassOver(at, run)));
                     let silent = world.faults.silences > 0 && pass(true);
                     actions.extend(silent.then_some(Action::PassOverSilent(at, run)));
@@ -179,9 +177,7 @@ impl Turns {
     }
 
     fn begin(&self, world: &mut World, at: usize, run: u8, silent: bool) {
-        let Some((pass, overtakes)) =
-            operator::pass_over(&self.rules, &self.scenario, world, at, run, silent)
-        else {
+        let Some((pass, overtakes)) = operator::pass_over(&self.rules, world, at, run, silent) else {
             return;
         };
         world.overtaken |= overtakes;

@@ -232,8 +232,9 @@ pub enum Request {
     CreateJob(u8, u8),
     /// Write the start line on this version of the Job of this measurement.
     FixLine(u8, u8),
-    /// Write to the status that the load of this measurement starts.
-    NoteStart(u8),
+    /// Write to the status that the load of this measurement starts; the start that the status had when
+    /// the pass began.
+    NoteStart(u8, Option<u8>),
     /// Send the client of this measurement its start command; whether it may have it already.
     SendStart(u8, bool),
     /// Store the result of this measurement; the uid of its Job, if the watch shows one.

@@ -83,7 +83,7 @@ struct Finding {
 /// Applies the chart's admission policies.
 async fn apply_policies() -> Result<()> {
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/dragstrip");
-    let script = "set -o pipefail; helm template dragstrip \"$1\" --namespace dragstrip-system --validate --show-only templates/policy.yaml \
+    let script = "set -o pipefail; helm template dragstrip \"$1\" --namespace dragstrip-system --kube-version 1.34.0 --show-only templates/policy.yaml \
                   | kubectl apply --server-side --filename - >/dev/null";
     let status = Command::new("bash").args(["-c", script, "bash", chart]).status().await?;
     ensure!(status.success(), "the chart's policies could not be applied: {status}");

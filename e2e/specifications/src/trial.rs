@@ -26,8 +26,15 @@ const UNDER_WAY: Duration = Duration::from_secs(6);
 /// Largest status in bytes.
 const LARGEST_STATUS: usize = 256 << 10;
 /// Reasons of Ready that refuse a Datastore's spec.
-const REFUSALS: [&str; 6] =
-    ["InvalidForEngine", "InvalidPorts", "InvalidCpus", "InvalidMemory", "Incomplete", "Refused"];
+const REFUSALS: [&str; 7] = [
+    "InvalidForEngine",
+    "InvalidPorts",
+    "InvalidCpus",
+    "InvalidMemory",
+    "InvalidResources",
+    "Incomplete",
+    "Refused",
+];
 
 /// A property that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]

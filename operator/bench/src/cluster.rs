@@ -1,7 +1,7 @@
 //! The cluster: its nodes, namespaces, and many objects at once.
 
 use anyhow::{Context, Result, bail};
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
+use dragstrip_crds::BenchmarkRun;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
     api::{
@@ -11,7 +11,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Config, CustomResourceExt, Resource,
+    Api, Client, Config, Resource,
     api::{DeleteParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::NamespaceResourceScope,
@@ -24,6 +24,13 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
+
+/// The CRDs as users apply them.
+const CRDS: [&str; 3] = [
+    include_str!("../../../crds/yaml/datastores.yaml"),
+    include_str!("../../../crds/yaml/benchmarkruns.yaml"),
+    include_str!("../../../crds/yaml/benchmarksuites.yaml"),
+];
 
 /// Calls of this program at the same time.
 const AT_ONCE: usize = 64;
@@ -148,7 +155,8 @@ impl Cluster {
     /// Creates the CRDs, one node for servers, and `clients` nodes for clients.
     pub async fn prepare(&self, clients: usize) -> Result<()> {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.0.clone());
-        for definition in [Datastore::crd(), BenchmarkRun::crd(), BenchmarkSuite::crd()] {
+        for yaml in CRDS {
+            let definition: CustomResourceDefinition = serde_yaml::from_str(yaml)?;
             definitions.create(&PostParams::default(), &definition).await?;
             let name = definition.metadata.name.unwrap_or_default();
             await_condition(definitions.clone(), &name, is_crd_established()).await?;

@@ -9,6 +9,7 @@ use kube::{
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
 use std::fmt::Debug;
 
 pub trait Namespaced:
@@ -48,6 +49,27 @@ pub fn is_outdated(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_not_found())
 }
 
+/// Whether YAML reads `char` in a text as something else or not at all: control characters, ends of lines
+/// and byte order marks (<https://yaml.org/spec/1.2.2/#51-character-set>). JSON escapes all below a space.
+fn needs_escape(char: char) -> bool {
+    matches!(char, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// A server-side apply of `body`. The API server reads it as YAML and refuses all of it for one control
+/// character in a message that quotes a manifest or a tool.
+pub fn server_side_apply(body: &Value) -> kube::Result<Patch<Box<RawValue>>> {
+    let mut text = String::new();
+    for char in body.to_string().chars() {
+        // Outside of texts, JSON has none of these.
+        if needs_escape(char) {
+            text.push_str(&format!("\\u{:04x}", u32::from(char)));
+        } else {
+            text.push(char);
+        }
+    }
+    RawValue::from_string(text).map(Patch::Apply).map_err(kube::Error::SerdeError)
+}
+
 /// Writes `status` and nothing else, and records that in the overlay. `false` if the object changed or
 /// was deleted since it was read: the event of that change brings a pass with a new status.
 pub async fn apply_status<K: Namespaced>(
@@ -64,7 +86,8 @@ pub async fn apply_status<K: Namespaced>(
         "status": status,
     });
     let parameters = PatchParams::apply(manager).force();
-    match api(client, object).patch_status(&object.name_any(), &parameters, &Patch::Apply(&body)).await {
+    let patch = server_side_apply(&body)?;
+    match api(client, object).patch_status(&object.name_any(), &parameters, &patch).await {
         Ok(stored) => {
             overlay.record(&stored);
             Ok(true)
@@ -104,6 +127,18 @@ mod tests {
     fn refused(code: u16, reason: &str, message: &str) -> kube::Error {
         let status = Status::failure(message, reason).with_code(code);
         kube::Error::Api(status.boxed())
+    }
+
+    #[test]
+    fn a_server_side_apply_is_yaml_whatever_its_texts_hold() {
+        let unusual = "\u{0}\u{1b}[1m\u{7f}\u{85}\u{9f}\u{2028}\u{feff}\u{fffe}\u{ffff} \\u007f \"\n\té🕴";
+        let body = serde_json::json!({unusual: unusual});
+        assert!(
+            serde_yaml::from_str::<Value>(&body.to_string()).is_err(),
+            "a parser of YAML refuses plain JSON"
+        );
+        let Patch::Apply(text) = server_side_apply(&body).unwrap() else { panic!("another kind of patch") };
+        assert_eq!(serde_yaml::from_str::<Value>(text.get()).unwrap(), body);
     }
 
     #[test]

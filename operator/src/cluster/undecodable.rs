@@ -1,6 +1,7 @@
 //! Objects of ours that cannot be decoded. The operator reports them in the log, in a metric and in
 //! their status, and ignores them, so that they block no other object. Needs the client.
 
+use super::apply::server_side_apply;
 use crate::metrics::counters::Metrics;
 use dragstrip_core::labels::DECODING_MANAGER;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, conditions::types::DECODABLE};
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, PatchParams},
     core::error_boundary::InvalidObject,
 };
 use serde_json::{Value, json};
@@ -99,7 +100,8 @@ impl<K: Conditioned> Undecodable<K> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
         tokio::spawn(async move {
             let parameters = PatchParams::apply(DECODING_MANAGER).force();
-            if let Err(error) = api.patch_status(&name, &parameters, &Patch::Apply(&body)).await {
+            let written = async { api.patch_status(&name, &parameters, &server_side_apply(&body)?).await };
+            if let Err(error) = written.await {
                 tracing::debug!(namespace, name, %error, "could not write its status either");
             }
         });

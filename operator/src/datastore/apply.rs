@@ -135,8 +135,9 @@ async fn correct(
     }
 }
 
-/// Turns the objects that `fetched` shows into those that are `wanted`. A new StatefulSet comes after its
-/// Service, from which its pods get their names.
+/// Turns the objects that `fetched` shows into those that are `wanted`. A new Service comes before its
+/// StatefulSet, whose pods get their names from it. An existing one is changed after the API server has
+/// accepted the StatefulSet: a refused declaration changes nothing.
 pub async fn apply(
     ctx: &Context,
     datastore: &ValidatedDatastore,
@@ -149,8 +150,15 @@ pub async fn apply(
     let pods = stateful_set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let failed = |error| Error::Write(error, "StatefulSet");
     let Some(existing) = &fetched.stateful_set else {
-        apply_service(client, uid, fetched.service.as_deref(), &service).await?;
-        return match create(client, &stateful_set).await.map_err(failed)? {
+        match fetched.service.as_deref() {
+            Some(service) => ours(service, uid)?,
+            None => apply_service(client, uid, None, &service).await?,
+        }
+        let existing = create(client, &stateful_set).await.map_err(failed)?;
+        if let Some(cached) = fetched.service.as_deref() {
+            apply_service(client, uid, Some(cached), &service).await?;
+        }
+        return match existing {
             None => Ok(Applied::Created),
             // Its event brings the next pass.
             Some(existing) => {
@@ -166,7 +174,6 @@ pub async fn apply(
     {
         return Ok(Applied::Waits(holder));
     }
-    // The API server may refuse it: the Service then stays that of the servers that run.
     let stateful_set = correct(client, existing, stateful_set, change).await.map_err(failed)?;
     apply_service(client, uid, fetched.service.as_deref(), &service).await?;
     Ok(Applied::Present(Arc::new(stateful_set)))

@@ -8,8 +8,8 @@ use dragstrip_crds::{
     run::RunPhase,
 };
 use dragstrip_e2e::{
-    Env, NOTICE, SERVER_UP, SHORT_RUN,
-    manifests::{NO_IMAGE, ONE_PHASE, REDIS, against},
+    Env, NOTICE, SERVER_UP, SHORT_RUN, kubectl,
+    manifests::{NO_IMAGE, ONE_PHASE, REDIS, against, object},
     with_namespace,
 };
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
@@ -45,6 +45,19 @@ async fn ready_says(env: &Env, datastore: &str, text: &str) -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn fields_without_a_value_are_omitted_and_a_refusal_quotes_any_character() -> Result<()> {
+    with_namespace("unusual", |env| async move {
+        let spec = "{engine: Redis, threads: 1, tls: , authSecretRef: , image: , pod: {affinity: }, \
+                    resources: {limits: {\"c\\x7fpu\": few}}}";
+        let manifest = serde_json::to_string(&object("Datastore", "redis", spec)?)?;
+        let output = kubectl::run(&["create", "-n", &env.namespace, "-f", "-"], &manifest).await?;
+        ensure!(output.success, "fields without a value are refused: {}", output.stderr);
+        ready_says(&env, "redis", "c\u{7f}pu").await
+    })
+    .await
 }
 
 #[tokio::test]

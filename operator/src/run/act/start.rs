@@ -79,7 +79,7 @@ async fn fix_start_line(
 
 /// Writes the status of the run under load before any pod receives the command: if the Job disappears
 /// from now on, the repetition is lost and not silently measured again. `false` if the run changed
-/// since it was read.
+/// since it was read, or another operator noted a start since the pass began.
 async fn note_start(
     at: &StepPass<'_>,
     attempt: &Attempt,
@@ -94,6 +94,10 @@ async fn note_start(
     let old = seen.status.clone().unwrap_or_default();
     if was_started(&old, attempt) {
         return Ok(true);
+    }
+    // An operator that stood still would write the start of an earlier attempt over that of the current one.
+    if old.started != at.old.started {
+        return Ok(false);
     }
     let mut snapshot = at.fetched.snapshot.clone();
     snapshot.jobs.entry(attempt.name.clone()).or_default().start = Some(start);
@@ -222,16 +226,22 @@ mod tests {
             let run = validate(&declared()).unwrap();
             let pass = Pass { ctx: &ctx, run: &run, old: &BenchmarkRunStatus::default() };
             let at = StepPass { pass, fetched: &Fetched::default(), deadline: Timestamp::MAX };
-            assert!(note_start(&at, &run.attempts[0], 0, start).await.unwrap());
+            let goes_on = note_start(&at, &run.attempts[0], 0, start).await.unwrap();
             let calls = calls.lock().unwrap();
             let writes = calls.iter().filter(|(call, _)| call.starts_with("PATCH"));
-            writes.map(|(_, body)| body["status"]["started"].clone()).collect::<Vec<_>>()
+            (goes_on, writes.map(|(_, body)| body["status"]["started"].clone()).collect::<Vec<_>>())
+        };
+        let started = |job: &str| {
+            let started = json!({"job": job, "startAt": "1970-01-12T13:46:40Z"});
+            let status = json!({"started": started, "phase": "Preparing"});
+            BenchmarkRun { status: Some(serde_json::from_value(status).unwrap()), ..declared() }
         };
         let expected = json!({"job": "sprint-read-1", "startAt": "1970-01-12T13:46:40Z"});
-        assert_eq!(noted(declared()).await, std::slice::from_ref(&expected));
-        let started = serde_json::from_value(json!({"started": expected, "phase": "Preparing"})).unwrap();
-        let again = noted(BenchmarkRun { status: Some(started), ..declared() }).await;
-        assert_eq!(again, [json!(null); 0], "a restarted operator sends the same line again");
+        assert_eq!(noted(declared()).await, (true, vec![expected]));
+        let again = noted(started("sprint-read-1")).await;
+        assert_eq!(again, (true, vec![]), "a restarted operator sends the same line again");
+        let late = noted(started("sprint-read-1-again")).await;
+        assert_eq!(late, (false, vec![]), "another operator started a later attempt during the pass");
     }
 
     #[test]
