@@ -362,12 +362,12 @@ impl Rules {
             }
             Step::StandBack { attempt: of, .. } => {
                 let job = of.and_then(|index| Some((attempt(&index), seen.jobs[index]?.uid)));
-                requests.extend(self.unmeasured(run, fetched));
+                requests.extend(Self::unmeasured(run, fetched));
                 requests.extend(job.map(|(attempt, uid)| Request::DeleteJob(attempt, uid)));
                 requests.extend(releases(seen));
             }
             Step::ReturnTurn => {
-                requests.extend(self.unmeasured(run, fetched).into_iter().chain(releases(seen)));
+                requests.extend(Self::unmeasured(run, fetched).into_iter().chain(releases(seen)));
             }
             Step::Wait(..)
             | Step::Finish(Ending::Succeeded | Ending::Failed(_) | Ending::Cancelled)
@@ -378,7 +378,7 @@ impl Rules {
     }
 
     /// What a run reads before it releases its turn.
-    fn unmeasured(&self, run: &ValidatedRun, fetched: &Fetched) -> Option<Request> {
+    fn unmeasured(run: &ValidatedRun, fetched: &Fetched) -> Option<Request> {
         match place_of(run, &fetched.snapshot.stored) {
             Place::At(current) => Some(Request::ReadResult(u8::try_from(current).unwrap_or(0))),
             _ => None,

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug};
 
 pub trait Namespaced:
     Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
@@ -58,14 +58,11 @@ fn needs_escape(char: char) -> bool {
 /// A server-side apply of `body`. The API server reads it as YAML and refuses all of it for one control
 /// character in a message that quotes a manifest or a tool.
 pub fn server_side_apply(body: &Value) -> kube::Result<Patch<Box<RawValue>>> {
-    let mut text = String::new();
-    for char in body.to_string().chars() {
-        // Outside of texts, JSON has none of these.
-        if needs_escape(char) {
-            text.push_str(&format!("\\u{:04x}", u32::from(char)));
-        } else {
-            text.push(char);
-        }
+    let mut text = body.to_string();
+    // Outside of texts, JSON has none of these.
+    let unusual: BTreeSet<char> = text.chars().filter(|char| needs_escape(*char)).collect();
+    for char in unusual {
+        text = text.replace(char, &format!("\\u{:04x}", u32::from(char)));
     }
     RawValue::from_string(text).map(Patch::Apply).map_err(kube::Error::SerdeError)
 }
