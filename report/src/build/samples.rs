@@ -14,7 +14,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     hit_series::HitSeries,
-    result::{RepetitionResult, TOTAL},
+    result::{FILL, RepetitionResult, TOTAL},
     statistics,
     thresholds::{errors, hit_ratio},
 };
@@ -237,7 +237,14 @@ impl<'a> Collector<'a> {
         let run = self.entry.run.name_any();
         let target = self.entry.run.status.as_ref().and_then(|status| status.target.as_ref());
         let server = target.and_then(|target| target.identity.clone());
-        let measured = figures.into_iter().filter(|figure| figure.value.is_finite());
+        // A cache that misses more writes more after misses: that is neither better nor worse.
+        let fills = [MetricName::OperationsPerSecond, MetricName::BytesPerSecond].map(|it| it.to_string());
+        let directed = |figure: Figure| {
+            let directionless = operation == FILL && fills.contains(&figure.metric);
+            let more_is_better = figure.more_is_better.filter(|_| !directionless);
+            Figure { more_is_better, ..figure }
+        };
+        let measured = figures.into_iter().filter(|figure| figure.value.is_finite()).map(directed);
         self.measurements.extend(measured.map(|figure| Measurement {
             phase: phase.to_owned(),
             operation: operation.to_owned(),

@@ -209,6 +209,23 @@ fn combinations_are_compared_with_the_baseline_at_equal_values() {
 }
 
 #[test]
+fn more_writes_after_misses_are_not_called_better() {
+    let mut input = suite_input();
+    for status in input.entries.iter_mut().filter_map(|entry| entry.run.status.as_mut()) {
+        status.phases[0].operations[0].operation = "SET (miss)".to_owned();
+    }
+    let document = build(input);
+    let of_valkey = |row: &&Row| row.cell.variant == "valkey-8" && row.cell.values == ["1"];
+    let rows: Vec<&Row> = document.rows.iter().filter(of_valkey).collect();
+    let verdict = |metric: &str| {
+        let row = rows.iter().find(|row| row.metric == metric && row.operation == "SET (miss)").unwrap();
+        row.comparison.as_ref().unwrap().verdict
+    };
+    assert_eq!(verdict(RATE), ComparisonVerdict::Unclear, "12 % more writes are 12 % more misses");
+    assert_eq!(verdict("P99Milliseconds"), ComparisonVerdict::Better, "they were faster");
+}
+
+#[test]
 fn a_single_run_has_its_repetitions_as_measurements() {
     let document = build(Input {
         title: "alone".to_owned(),
