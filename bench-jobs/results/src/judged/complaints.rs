@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// Error replies that are not a failure: a client follows the redirection, or sends the script.
 const EXPECTED: [&str; 3] = ["MOVED", "ASK", "NOSCRIPT"];
 /// Error replies that a client's introduction may cause: a command or protocol that the server does not know,
-/// in the words of Redis, Valkey and KeyDB, and of Dragonfly.
-const UNKNOWN: [&str; 4] = ["ERR", "NOPROTO", "unknown_cmd", "Unknown"];
+/// in the words of Redis, Valkey and KeyDB, and of Dragonfly (`COMMAND DOCS Not Implemented`, to redis-cli).
+const UNKNOWN: [&str; 5] = ["ERR", "NOPROTO", "unknown_cmd", "Unknown", "COMMAND"];
 
 /// Error replies that a server gave while a load ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn only_errors_that_answer_load_are_counted() {
         type Row<'a> = (&'a str, &'a [(&'a str, u64, u64)], &'a [(&'a str, u64)], u64);
-        let table: [Row<'_>; 11] = [
+        let table: [Row<'_>; 12] = [
             ("nothing happened", &[("get", 1, 2)], &[("ERR", 10)], 0),
             ("a command failed", &[("get", 4, 2)], &[("ERR", 10), ("WRONGTYPE", 3)], 3),
             ("a command was refused", &[("get", 1, 7)], &[("ERR", 10), ("OOM", 5)], 5),
@@ -98,6 +98,7 @@ mod tests {
             ("slots were found, and scripts sent", &[("get", 3, 5)], &[("MOVED", 2), ("NOSCRIPT", 3)], 0),
             ("a full Dragonfly: three connections", &[], &[("ERR", 10), ("Out of memory", 6)], 6),
             ("Dragonfly does not know how clients introduce themselves", &[], &[("unknown_cmd", 6)], 0),
+            ("redis-cli introduces itself", &[], &[("ERR", 10), ("COMMAND DOCS Not Implemented", 1)], 0),
             ("Dragonfly's sentences", &[], &[("-MOVED 5 10.0.0.1", 99), ("syntax error", 50)], 50),
         ];
         let before = look(&[("get", 1, 2)], &[("ERR", 10)], 5);
