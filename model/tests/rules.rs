@@ -23,10 +23,6 @@ fn every_property_holds_in_small_scenarios() {
 /// for, and the property that breaks without it.
 type Row = (&'static [Rule], Scenario, &'static str);
 
-fn later(server: u8) -> Option<Declared> {
-    Some(Declared { server, startable: true, early: false })
-}
-
 /// Two runs of one server, so many operators, these faults. One interruption of a pass shows what each rule is for.
 fn with(operators: usize, faults: Faults) -> Scenario {
     Scenario { operators, faults, interruptions: if operators > 1 { 1 } else { ANY }, ..PLAIN }
@@ -49,9 +45,10 @@ fn rows() -> Vec<Row> {
     let eviction = Faults { evictions: 1, ..CALM };
     let cancel = Faults { cancels: 1, ..CALM };
     let two_servers = Scenario { runs: [against(0), against(1), None], ..PLAIN };
+    let later = Some(Declared { server: 0, startable: true, early: false });
     let unstartable = Some(Declared { server: 0, startable: false, early: true });
     let between_phases =
-        Scenario { runs: [later(0), against(0), None], phases: 2, interruptions: 0, ..with(2, stall) };
+        Scenario { runs: [later, against(0), None], phases: 2, interruptions: 0, ..with(2, stall) };
     vec![
         (&[Rule::WriteOverTheVersionRead], with(2, job_deletion), MEASURED_ONCE),
         (&[Rule::CreateLeases], with(2, CALM), ONE_LOAD),
