@@ -136,7 +136,7 @@ async fn correct(
 }
 
 /// Turns the objects that `fetched` shows into those that are `wanted`. A new Service comes before its
-/// StatefulSet, whose pods get their names from it. An existing one is changed after the API server has
+/// StatefulSet, whose pods get their names from it. An existing Service changes after the API server has
 /// accepted the StatefulSet: a refused declaration changes nothing.
 pub async fn apply(
     ctx: &Context,
