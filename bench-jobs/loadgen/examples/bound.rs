@@ -5,7 +5,9 @@
 //! reads no replies, and records nothing but an open loop's lag; sockets are plain and
 //! non-blocking, awaited with epoll, one read and one write for each batch.
 //!
-//! Usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE [RATE AWAKE_MICROS]
+//! Usage: bound PORTS CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE [RATE AWAKE_MICROS]
+//! PORTS are those of one or more servers, with commas. With several, each of the CONNECTIONS is one to
+//! each server, and a batch goes to any of them, as keys would decide in a cluster.
 //! REQUEST_FILE holds requests of REQUEST_BYTES each, with keys as the load
 //! generator draws them (with a single key the server would be faster, and a
 //! client that waits less sleeps less). They are sent in turn, again and again;
@@ -22,6 +24,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use rand::SeedableRng as _;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedMutRandom as _;
 
 /// Bytes taken from the kernel by one read at most, as in the load generator.
 const READ_BYTES: usize = 64 * 1024;
@@ -35,7 +40,7 @@ struct Connection {
 }
 
 struct Arguments {
-    port: u16,
+    ports: Vec<u16>,
     connections: usize,
     length: Duration,
     pipeline: usize,
@@ -46,15 +51,17 @@ struct Arguments {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [port, connections, seconds, pipeline, reply_bytes, request_bytes, file, pace @ ..] =
+    let [ports, connections, seconds, pipeline, reply_bytes, request_bytes, file, pace @ ..] =
         words.as_slice()
     else {
-        return Err("usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE \
+        return Err(
+            "usage: bound PORTS CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE \
                     [RATE AWAKE_MICROS]"
-            .into());
+                .into(),
+        );
     };
     let arguments = Arguments {
-        port: port.parse()?,
+        ports: ports.split(',').map(str::parse).collect::<Result<_, _>>()?,
         connections: connections.parse()?,
         length: Duration::try_from_secs_f64(seconds.parse()?)?,
         pipeline: pipeline.parse()?,
@@ -75,8 +82,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn connect(arguments: &Arguments, epoll: &Epoll) -> Result<Vec<Connection>, Box<dyn Error>> {
     let mut connections = Vec::with_capacity(arguments.connections);
-    for number in 0..arguments.connections {
-        let stream = TcpStream::connect(("127.0.0.1", arguments.port))?;
+    let all = (0..arguments.connections).flat_map(|_| &arguments.ports);
+    for (number, port) in all.enumerate() {
+        let stream = TcpStream::connect(("127.0.0.1", *port))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
@@ -92,14 +100,16 @@ fn ping_pong(arguments: &Arguments) -> Result<(u64, f64), Box<dyn Error>> {
     let batch_reply = arguments.reply_bytes * arguments.pipeline;
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut connections = connect(arguments, &epoll)?;
-    let mut events = vec![EpollEvent::empty(); arguments.connections];
+    let mut events = vec![EpollEvent::empty(); connections.len()];
     let mut buffer = vec![0; READ_BYTES];
     let mut batches = 0_u64;
+    let servers = arguments.ports.len();
+    let mut random = SmallRng::seed_from_u64(1);
     let begin = Instant::now();
-    for connection in &mut connections {
-        connection.send(next_batch()?, batch_reply)?;
+    for client in connections.chunks_exact_mut(servers) {
+        client.choose_mut(&mut random).ok_or("no port")?.send(next_batch()?, batch_reply)?;
     }
-    let mut active = connections.len();
+    let mut active = arguments.connections;
     while active > 0 {
         let ready = epoll.wait(&mut events, EpollTimeout::NONE)?;
         let ends = begin.elapsed() >= arguments.length;
@@ -113,7 +123,9 @@ fn ping_pong(arguments: &Arguments) -> Result<(u64, f64), Box<dyn Error>> {
             if ends {
                 active -= 1;
             } else {
-                connection.send(next_batch()?, batch_reply)?;
+                let first = number - number % servers;
+                let client = connections.get_mut(first..first + servers).unwrap_or_default();
+                client.choose_mut(&mut random).ok_or("no port")?.send(next_batch()?, batch_reply)?;
             }
         }
     }
