@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use boon::{Compiler, Schemas};
-use dragstrip_e2e::{helm, kubectl, operator};
+use dragstrip_e2e::{Look, helm, kubectl, operator, until};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 /// A file of the project, by its path in it.
 pub fn read(path: &str) -> Result<String> {
@@ -211,9 +211,12 @@ async fn define(files: &[&str]) -> Result<()> {
         let definition = read(&format!("e2e/tests/eks/schemas/{file}.crd.yaml"))?;
         kubectl::must(&["apply", "--server-side", "--filename", "-"], &definition).await?;
     }
-    kubectl::must(&["wait", "--for", "condition=established", "--timeout", "30s", "crd", "--all"], "")
-        .await
-        .map(drop)
+    // kubectl wait fails at once if a definition has no conditions yet.
+    until("the definitions are established", Duration::from_secs(30), async || {
+        let wait = ["wait", "--for", "condition=established", "--timeout", "10s", "crd", "--all"];
+        kubectl::must(&wait, "").await.map(|_| Look::Done(()))
+    })
+    .await
 }
 
 async fn dry_run(manifests: &str) -> Result<kubectl::Output> {
