@@ -59,6 +59,18 @@ spec:
       variables.containers.all(c, c.securityContext.allowPrivilegeEscalation == false
         && c.securityContext.capabilities.drop.exists(d, d == 'ALL'))
     message: a container may raise its privileges
+  - expression: |-
+      variables.containers.all(c, !c.securityContext.?privileged.orValue(false)
+        && c.securityContext.capabilities.?add.orValue([]).all(a, a == 'NET_BIND_SERVICE'))
+    message: a container has privileges
+  - expression: variables.pod.?seccompProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault'
+    message: the seccomp profile is not the runtime's
+  - expression: |-
+      !object.spec.?hostNetwork.orValue(false) && !object.spec.?hostPID.orValue(false) && !object.spec.?hostIPC.orValue(false)
+        && variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))
+    message: the pod uses the node's network or processes
+  - expression: object.spec.?volumes.orValue([]).all(v, !has(v.hostPath))
+    message: the pod uses the node's files
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -94,6 +106,10 @@ async fn operator_servers_and_clients_run_as_the_user_that_the_platform_gives_th
             let install = ["install", "second", &CHART, "--wait", "--timeout", "120s", "--set", settings];
             helm::in_namespace(&env.namespace, &install).await?;
             let outcome = everything_runs(&env).await;
+            let outcome = match outcome {
+                Ok(()) => helm::in_namespace(&env.namespace, &["test", "second"]).await.map(drop),
+                failed => failed,
+            };
             helm::in_namespace(&env.namespace, &["uninstall", "second", "--wait"]).await?;
             outcome
         });
