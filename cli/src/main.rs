@@ -102,22 +102,22 @@ fn program_command(program: Option<&Path>) -> clap::Command {
 
 async fn dispatch(arguments: Arguments, command: clap::Command) -> Outcome<ExitCode> {
     let connect = || Cluster::connect(&arguments.cluster);
-    let connect_if = async |needed: bool| if needed { connect().await.map(Some) } else { Ok(None) };
+    let cluster_of = async |names: Vec<&String>| gather::cluster_of(&arguments.cluster, names).await;
     let namespace = arguments.cluster.namespace.as_deref();
     Ok(match arguments.command {
         Command::Run(options) if options.local => local::run(options.files).await?,
         Command::Run(options) => apply::run(&connect().await?, &options, namespace).await?,
         Command::Follow(options) => follow::follow(&connect().await?, &options).await?,
         Command::Report(options) => {
-            let cluster = connect_if(gather::needs_cluster(&options.names)).await?;
+            let cluster = cluster_of(options.names.iter().collect()).await?;
             report::report(cluster.as_ref(), &options).await?
         }
         Command::Compare(options) => {
-            let cluster = connect_if(gather::needs_cluster([&options.baseline, &options.name])).await?;
+            let cluster = cluster_of(vec![&options.baseline, &options.name]).await?;
             compare::compare(cluster.as_ref(), &options).await?
         }
         Command::History(options) => {
-            let cluster = connect_if(gather::needs_cluster(&options.names)).await?;
+            let cluster = cluster_of(options.names.iter().collect()).await?;
             history::show(cluster.as_ref(), &options).await?
         }
         Command::Cancel(options) => cancel::cancel(&connect().await?, &options).await?,

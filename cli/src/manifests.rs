@@ -4,7 +4,5 @@ mod admission;
 pub mod check;
 pub mod documents;
 pub mod kind;
-mod problem;
 mod rules;
-mod schema;
 pub mod validate;

@@ -170,10 +170,16 @@ fn a_race_without_a_cluster_ends_with_a_table_and_the_servers_own_count() {
     let page = fs::read_to_string(place.results().join("report.html")).unwrap();
     assert!(page.contains("Latency by percentile"), "the page has no curves");
     assert_eq!(place.command(&["report", "results", "--format", "html"]), (page, Some(0)));
-    let (report, code) = place.command(&["report", "results", "results/run.json"]);
-    assert!(code == Some(0) && report.contains("results/run.json"), "{report}");
-    let (refusal, code) = place.command(&["report", "./no-such-run"]);
-    assert!(code == Some(2) && refusal.contains("cannot read ./no-such-run"), "{refusal}");
+    let (refusal, code) = place.command(&["report", "results", "results/run.json"]);
+    assert!(code == Some(2) && refusal.contains("is named twice"), "one result counted twice: {refusal}");
+    fs::copy(place.results().join("run.json"), place.results().join("copy.json")).unwrap();
+    let (report, code) = place.command(&["report", "results", "results/copy.json"]);
+    assert!(code == Some(0) && report.contains("results/copy.json"), "{report}");
+    for missing in ["./no-such-run", "no-such/run"] {
+        let (refusal, code) = place.command(&["report", missing]);
+        let words = format!("there is no file or directory {missing}");
+        assert!(code == Some(2) && refusal.contains(&words), "{refusal}");
+    }
     place.is_left_alone();
 }
 

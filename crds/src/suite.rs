@@ -308,7 +308,7 @@ pub struct BenchmarkSuiteSpec {
     /// Times, in UTC and cron's format, at which to create a round of this suite, its own
     /// BenchmarkSuite, such as "0 3 * * *". A time at which the last round still runs is skipped. If
     /// omitted, the suite runs once.
-    #[schemars(length(min = 9, max = 100))]
+    #[schemars(length(max = 100))]
     pub schedule: Option<String>,
     /// Number of passed rounds to keep, from 0 to 100; dragstrip history reads them. Defaults to 3.
     #[serde(default = "int::<3>")]

@@ -40,6 +40,8 @@ pub enum Error {
     Absent { kinds: &'static str, name: String, namespace: String, hint: String },
     #[error("there are a run and a suite called {0}: use run/{0} or suite/{0}")]
     Ambiguous(String),
+    #[error("{0} is named twice: name each once")]
+    Twice(String),
     #[error("unknown kind {0:?}: use run or suite")]
     Kind(String),
 }
@@ -250,9 +252,14 @@ impl Cluster {
 
     /// All runs and suites that `words` name, in their order.
     pub async fn subjects(&self, words: &[String]) -> Result<Vec<Subject>, Error> {
-        let mut found = Vec::new();
+        let mut found: Vec<Subject> = Vec::new();
         for one in given(words)? {
-            found.push(self.subject(&one).await?);
+            let subject = self.subject(&one).await?;
+            // Side by side with itself, a run would have twice its measurements.
+            if found.iter().any(|other| other.title() == subject.title()) {
+                return Err(Error::Twice(subject.title()));
+            }
+            found.push(subject);
         }
         Ok(found)
     }

@@ -58,7 +58,11 @@ async fn source(cluster: Option<&Cluster>, side: &str) -> Outcome<Source> {
 fn margin(text: &str) -> Result<Margin, String> {
     let parts = text.split_once('=');
     let (metric, share) = parts.ok_or("use METRIC=SHARE, such as P99Milliseconds=0.1")?;
-    let metric = serde_json::from_value(metric.into()).map_err(|error| format!("{metric}: {error}"))?;
+    let metric = serde_json::from_value(metric.into()).map_err(|error| {
+        let error = error.to_string();
+        let names = error.split_once("expected ").map_or("", |(_, names)| names).replace('`', "");
+        format!("there is no metric {metric:?}: use {names}")
+    })?;
     let share = share.parse().map_err(|error| format!("{share}: {error}"))?;
     Ok(Margin { metric, share })
 }
@@ -183,8 +187,10 @@ fn exit_code(document: &Document) -> u8 {
 
 pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitCode> {
     let (name, other) = (options.baseline.as_str(), options.name.as_str());
-    if name == other {
-        return Err(Error::Same(name.to_owned()).into());
+    let same_file =
+        gather::is_path(name) && gather::is_path(other) && gather::refuse_twice([name, other]).is_err();
+    if name == other || same_file {
+        return Err(Error::Same(other.to_owned()).into());
     }
     let margins = options.margin.clone();
     let rules = Rules { margins, anyway: options.force, in_blocks: false };

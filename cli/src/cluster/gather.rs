@@ -2,11 +2,12 @@
 //! files. Needs the client and reads files.
 
 use super::{
-    client::{Cluster, Subject},
+    client::{self, Cluster, Subject},
     results,
 };
 use crate::{
     local::{REPORT_FILE, RUN_FILE},
+    manifests::kind::Kind,
     output::{errors::Outcome, input::side_by_side},
 };
 use dragstrip_core::suite::expand::{self, expand};
@@ -32,8 +33,22 @@ pub enum Error {
     Expand(#[source] expand::Invalid, String),
     #[error("report on suite {0} alone, or use dragstrip compare to put two side by side")]
     Mixed(String),
+    #[error("there is no file or directory {0}")]
+    Missing(String),
+    #[error("{0} is named twice: name each run once")]
+    Twice(String),
+    #[error(
+        "{1} is not the file or the directory of a local run, and there is no cluster whose run it could be"
+    )]
+    NoCluster(#[source] client::Error, String),
     #[error("cannot read {1}")]
     File(#[source] io::Error, String),
+    #[error(
+        "{0} is a manifest, which has no results: name the directory that dragstrip run --local wrote, or a run of a cluster"
+    )]
+    Manifest(String),
+    #[error("{0} is a page for readers: name {REPORT_FILE} or {RUN_FILE}, which are beside it")]
+    Page(String),
     #[error("{0} is not the directory of a local run: it has neither {REPORT_FILE} nor {RUN_FILE}")]
     Directory(String),
     #[error("{1} is neither a BenchmarkRun nor a report as JSON")]
@@ -138,19 +153,41 @@ fn file_in(path: &Path) -> Option<PathBuf> {
     [REPORT_FILE, RUN_FILE].map(|name| path.join(name)).into_iter().find(|file| file.is_file())
 }
 
-/// Whether some of `names` are those of a cluster.
-pub fn needs_cluster<'a>(names: impl IntoIterator<Item = &'a String>) -> bool {
-    !names.into_iter().all(|name| is_path(name))
+/// The cluster of `options`, if some of `names` are those of runs or suites there.
+pub async fn cluster_of<'a>(
+    options: &client::Options,
+    names: impl IntoIterator<Item = &'a String>,
+) -> Result<Option<Cluster>, Error> {
+    let Some(name) = names.into_iter().find(|name| !is_path(name)) else { return Ok(None) };
+    let connected = Cluster::connect(options).await;
+    connected.map(Some).map_err(|error| Error::NoCluster(error, name.clone()))
 }
+
+/// Ends of the names of files, which no run or suite has.
+const ENDS: [&str; 5] = ["json", "csv", "yaml", "yml", "html"];
 
 /// Whether `name` is a path, not the name of a run or suite in a cluster, whether it exists or not.
 pub fn is_path(name: &str) -> bool {
     let path = Path::new(name);
-    name.starts_with(['/', '.', '~'])
-        || name.ends_with('/')
+    let in_cluster =
+        name.split_once('/').is_some_and(|(kind, name)| Kind::parse(kind).is_some() && !name.is_empty());
+    name.starts_with(['.', '~'])
+        || name.contains('/') && !in_cluster
         || path.is_file()
         || file_in(path).is_some()
-        || path.extension().is_some_and(|end| end == "json" || end == "csv")
+        || path.extension().is_some_and(|end| ENDS.iter().any(|known| end == *known))
+}
+
+/// Refuses a path that names the same file as an earlier one.
+pub fn refuse_twice<'a>(paths: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
+    let file = |name: &str| file_in(Path::new(name)).unwrap_or_else(|| PathBuf::from(name));
+    let mut seen = BTreeSet::new();
+    let mut paths = paths.into_iter();
+    let twice = paths.find(|path| {
+        let file = file(path);
+        !seen.insert(file.canonicalize().unwrap_or(file))
+    });
+    twice.map_or(Ok(()), |path| Err(Error::Twice(path.to_owned())))
 }
 
 /// What the file at `path` holds, or that of a local run in this directory.
@@ -159,7 +196,16 @@ pub fn file(path: &Path) -> Result<Source, Error> {
         let file = file_in(path).ok_or_else(|| Error::Directory(path.display().to_string()))?;
         return self::file(&file);
     }
-    let text = fs::read_to_string(path).map_err(|error| Error::File(error, path.display().to_string()))?;
+    let name = path.display().to_string();
+    if !path.exists() {
+        return Err(Error::Missing(name));
+    }
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("yaml" | "yml") => return Err(Error::Manifest(name)),
+        Some("html") => return Err(Error::Page(name)),
+        _ => {}
+    }
+    let text = fs::read_to_string(path).map_err(|error| Error::File(error, name))?;
     if path.extension().is_some_and(|end| end == "csv") {
         return Ok(Source::Published(text));
     }
@@ -207,14 +253,18 @@ mod tests {
     fn what_looks_like_a_path_is_one_whether_it_exists_or_not() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().to_str().unwrap();
-        for name in ["./run", "/nowhere", "runs/", "main.json", directory] {
+        for name in ["./run", "/nowhere", "runs/", "results/first", "main.json", "run.yaml", directory] {
             assert!(is_path(name), "{name}");
         }
-        for name in ["redis-read", "suite/engines", "run"] {
+        for name in ["redis-read", "suite/engines", "run", "benchmarkrun/a"] {
             assert!(!is_path(name), "{name}");
         }
         let missing = file(Path::new("/nowhere")).unwrap_err().to_string();
-        assert_eq!(missing, "cannot read /nowhere");
+        assert_eq!(missing, "there is no file or directory /nowhere");
+        let manifest = place.path().join("run.yaml");
+        std::fs::write(&manifest, "kind: BenchmarkRun").unwrap();
+        let manifest = file(&manifest).unwrap_err().to_string();
+        assert!(manifest.contains("run.yaml is a manifest"), "{manifest}");
         let empty = file(place.path()).unwrap_err().to_string();
         assert!(
             empty.starts_with(directory) && empty.contains("neither report.json nor run.json"),
@@ -224,6 +274,19 @@ mod tests {
         std::fs::write(place.path().join(REPORT_FILE), report).unwrap();
         let Ok(Source::Made(document)) = file(place.path()) else { panic!("the suite has a report") };
         assert_eq!(document.title, "engines");
+    }
+
+    #[test]
+    fn one_result_under_two_names_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, run) = (place.path(), place.path().join(RUN_FILE));
+        std::fs::write(&run, "{}").unwrap();
+        let (directory, run) = (directory.to_str().unwrap(), run.to_str().unwrap());
+        for paths in [[directory, directory], [directory, run], ["/nowhere", "/nowhere"]] {
+            let error = refuse_twice(paths).unwrap_err().to_string();
+            assert!(error.contains("is named twice"), "{paths:?}: {error}");
+        }
+        refuse_twice([run, "/nowhere"]).unwrap();
     }
 
     #[test]

@@ -56,16 +56,25 @@ fn measured(path: &str) -> Outcome<Input> {
     }
 }
 
+fn is_measured(run: &BenchmarkRun) -> bool {
+    run.status.as_ref().is_some_and(|status| !status.phases.is_empty())
+}
+
+fn code(complete: bool) -> ExitCode {
+    if complete { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
 /// Reports on what files and directories hold, beside the runs in `cluster` that are named.
 async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitCode> {
     let (paths, names): (Vec<_>, Vec<_>) =
         options.names.iter().cloned().partition(|name| gather::is_path(name));
+    gather::refuse_twice(paths.iter().map(String::as_str))?;
     let (format, file) = (options.output.format, options.output.output_file.as_deref());
     let input = match (paths.as_slice(), cluster) {
         ([path], None) => match gather::file(Path::new(path))? {
             Source::Made(document) if !options.results => {
                 format::write(&format::render(&document, format), file)?;
-                return Ok(ExitCode::SUCCESS);
+                return Ok(code(!document.rows.is_empty()));
             }
             Source::Measured(input) => *input,
             Source::Made(_) => return Err(Error::Made(path.clone()).into()),
@@ -86,12 +95,12 @@ async fn of_paths(cluster: Option<&Cluster>, options: &Options) -> Outcome<ExitC
         let by_run: BTreeMap<_, _> =
             input.entries.iter().map(|entry| (&entry.cell.variant, &entry.results)).collect();
         format::write(&print::json(&by_run)?, file)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code(!by_run.values().any(|results| results.is_empty())));
     }
     let runs: Vec<BenchmarkRun> = input.entries.iter().map(|entry| entry.run.clone()).collect();
     let details = if format == Format::Text { details::of(&runs) } else { String::new() };
     format::write(&(format::render(&build(input), format) + &details), file)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code(runs.iter().all(is_measured)))
 }
 
 /// The stored report of a finished suite, or what its runs have measured so far.
@@ -114,7 +123,7 @@ async fn write_results(cluster: &Cluster, subjects: &[Subject], file: Option<&Pa
         };
     }
     format::write(&print::json(&by_run)?, file)?;
-    Ok(if by_run.values().any(Vec::is_empty) { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(code(!by_run.values().any(Vec::is_empty)))
 }
 
 async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Outcome<(Document, bool)> {
@@ -124,8 +133,7 @@ async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Outcome<(Documen
         return Ok((document, complete));
     }
     let input = gather::subjects(cluster, subjects).await?;
-    let measured = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.phases.is_empty());
-    let complete = input.entries.iter().all(|entry| measured(&entry.run));
+    let complete = input.entries.iter().all(|entry| is_measured(&entry.run));
     Ok((build(input), complete))
 }
 
@@ -164,5 +172,5 @@ pub async fn report(cluster: Option<&Cluster>, options: &Options) -> Outcome<Exi
     }
     let (text, complete) = rendered(cluster, subjects, format).await?;
     format::write(&text, file)?;
-    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(code(complete))
 }

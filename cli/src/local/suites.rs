@@ -9,7 +9,9 @@ use super::{
 };
 use crate::output::{errors::Outcome, screen::Screen};
 use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, suite::OnRunFailure};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, suite::OnRunFailure, units::counted,
+};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build, csv, document::Document, html, json, junit, markdown, text,
 };
@@ -76,7 +78,7 @@ impl Planned {
         };
         directory::create_for_suite(&directory)?;
         let all = self.expanded.runs.len();
-        screen.step(&format!("{name}: {all} runs; results: {}", directory.display()));
+        screen.step(&format!("{name}: {}; results: {}", counted(all as u64, "run"), directory.display()));
         for note in ignored(spec) {
             screen.step(note);
         }

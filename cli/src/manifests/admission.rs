@@ -1,6 +1,6 @@
 //! The CEL rules of each kind, compiled once: compiling takes longer than everything else. Pure.
 
-use super::problem::Problem;
+use dragstrip_core::problem::Problem;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use kube::{
     CustomResourceExt,

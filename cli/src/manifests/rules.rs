@@ -1,9 +1,11 @@
 //! What the API server and the operator say about one object, whatever the nodes are. Pure.
 
-use super::{admission, documents::Document, kind::Kind, problem::Problem, schema};
+use super::{admission, documents::Document, kind::Kind};
 use dragstrip_core::{
     datastore::validate::validate as validate_datastore,
+    problem::Problem,
     run::validate::{unsuitable, validate as validate_run},
+    schema,
     suite::{
         expand::{ChildRun, expand},
         schedule::Schedule,
@@ -13,7 +15,7 @@ use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{CustomResourceExt, Resource};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// An object without a fault of its own, as its manifest declares it.
 #[derive(Debug, Clone)]
@@ -41,13 +43,26 @@ fn stored<K: Resource + Clone>(object: &K) -> K {
     object
 }
 
-/// `document` as a `K`, checked by its schema, its types and its rules.
-fn decoded<K>(document: &Document) -> Result<K, Vec<Problem>>
+/// Removes fields without a value, as the API server does.
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
+}
+
+/// `document` as a `K`, checked by the `schema` of its kind, its types and its rules.
+fn decoded<K>(document: &Document, schema: fn(&Value) -> Vec<Problem>) -> Result<K, Vec<Problem>>
 where
     K: CustomResourceExt + DeserializeOwned,
 {
     let mut value = document.value.clone();
-    let found = schema::check::<K>(&value["spec"]);
+    remove_nulls(&mut value);
+    let found = schema(&value["spec"]);
     if !found.is_empty() {
         return Err(found);
     }
@@ -104,14 +119,15 @@ fn child_problems(child: &ChildRun, suite: &BenchmarkSuite) -> Vec<Problem> {
 
 /// What is wrong with `suite` and its runs: each problem once, for the first combination that has it.
 fn suite_problems(suite: &BenchmarkSuite) -> Vec<Problem> {
+    let schedule = suite.spec.schedule.as_ref().and_then(|text| Schedule::parse(text).err());
+    let mut found: Vec<_> = schedule.map(|why| Problem::new("spec.schedule", why)).into_iter().collect();
     let expanded = match expand(&stored(suite)) {
         Ok(expanded) => expanded,
         Err(invalid) => {
-            return invalid.0.iter().map(|problem| Problem::new("", problem.as_str())).collect();
+            found.extend(invalid.0.iter().map(|problem| Problem::new("", problem.as_str())));
+            return found;
         }
     };
-    let schedule = suite.spec.schedule.as_ref().and_then(|text| Schedule::parse(text).err());
-    let mut found: Vec<_> = schedule.map(|why| Problem::new("spec.schedule", why)).into_iter().collect();
     let mut seen = Vec::new();
     for child in expanded.runs.iter().filter(|child| child.repetition == 1) {
         for problem in child_problems(child, suite) {
@@ -129,17 +145,17 @@ fn suite_problems(suite: &BenchmarkSuite) -> Vec<Problem> {
 pub fn check(document: &Document) -> Result<Object, Vec<Problem>> {
     let (object, found) = match document.text("/kind") {
         "Datastore" => {
-            let datastore: Datastore = decoded(document)?;
+            let datastore: Datastore = decoded(document, schema::check::<Datastore>)?;
             let found = datastore_problem(&datastore).map(|message| Problem::new("", message));
             (Object::Datastore(Box::new(datastore)), found.into_iter().collect())
         }
         "BenchmarkRun" => {
-            let run: BenchmarkRun = decoded(document)?;
+            let run: BenchmarkRun = decoded(document, schema::check_run)?;
             let found = run_problems(&run);
             (Object::Run(Box::new(run)), found)
         }
         _ => {
-            let suite: BenchmarkSuite = decoded(document)?;
+            let suite: BenchmarkSuite = decoded(document, schema::check_suite)?;
             let found = suite_problems(&suite);
             (Object::Suite(Box::new(suite)), found)
         }

@@ -104,6 +104,34 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
             "0 3 * * 9",
         ),
         (
+            "a time of too few fields",
+            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  schedule: \"0 3 *\"\n  variants: [{name: v, target: {datastore: {engine: Redis}}}]\n  run:\n    phases:\n    - {name: read, memtier: {testTime: 1s}}\n".to_owned(),
+            "BenchmarkSuite s",
+            "spec.schedule: ",
+            "five fields",
+        ),
+        (
+            "a value of an axis without its unit",
+            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  variants: [{name: v, target: {datastoreRef: {name: redis}}}]\n  axes: [{name: time, paths: [/phases/0/loadgen/duration], values: [{value: 5}]}]\n  run:\n    phases:\n    - {name: read, loadgen: {duration: 1s}}\n".to_owned(),
+            "BenchmarkSuite s",
+            "the run of v time=5 is not a BenchmarkRun: spec.phases[0].loadgen.duration: ",
+            "such as 30s",
+        ),
+        (
+            "an unknown kind",
+            DATASTORE.replace("kind: Datastore", "kind: Foo"),
+            "Foo redis",
+            "kind: ",
+            "use Datastore, BenchmarkRun, BenchmarkSuite",
+        ),
+        (
+            "an unknown field beside spec",
+            format!("{DATASTORE}xyzzy: 1\n"),
+            "Datastore redis",
+            "xyzzy: ",
+            "use apiVersion, kind, metadata, spec, status",
+        ),
+        (
             "two of one name",
             format!("{DATASTORE}---\n{DATASTORE}"),
             "Datastore redis",
@@ -211,4 +239,16 @@ fn every_example_of_the_project_is_valid() {
     let errors: Vec<String> = checked.remarks.iter().filter(error).map(Remark::to_string).collect();
     assert!(errors.is_empty(), "{errors:#?}");
     assert!(checked.objects.len() >= 15, "only {} objects were found", checked.objects.len());
+}
+
+#[test]
+fn a_field_without_a_value_is_omitted_as_the_api_server_does() {
+    assert_eq!(remarks(&format!("{DATASTORE}  tls:\n")), Vec::<String>::new());
+    expect(
+        "a missing value",
+        &DATASTORE.replace("threads: 1", "threads:"),
+        "Datastore redis",
+        "spec: ",
+        "needs threads",
+    );
 }

@@ -24,6 +24,11 @@ pub fn rules(engine: Engine) -> &'static dyn EngineRules {
     }
 }
 
+/// The declared image, or that of the engine and version.
+pub fn image(spec: &DatastoreSpec) -> String {
+    spec.image.clone().unwrap_or_else(|| rules(spec.engine).default_image(spec.version.as_deref()))
+}
+
 /// Whether the server can be queried over RESP, and so has an observer that reads it.
 pub fn speaks_resp(spec: &DatastoreSpec) -> bool {
     spec.custom.as_ref().is_none_or(|custom| custom.protocol == ServerProtocol::Resp)

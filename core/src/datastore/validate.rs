@@ -110,7 +110,6 @@ fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
 pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
     let incomplete = |part| invalid("Incomplete", format!("the object has no {part}"));
     let spec = datastore.spec.clone();
-    let rules = engines::rules(spec.engine);
     let affine: Vec<&Node> =
         nodes.iter().map(Borrow::borrow).filter(|node| affine_to(node, &spec.pod)).collect();
     Ok(ValidatedDatastore {
@@ -118,7 +117,7 @@ pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<V
         namespace: datastore.namespace().ok_or_else(|| incomplete("namespace"))?,
         uid: datastore.uid().ok_or_else(|| incomplete("uid"))?,
         generation: datastore.metadata.generation.unwrap_or(0),
-        image: spec.image.clone().unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
+        image: engines::image(&spec),
         resources: of_server(&spec, most_cpus(&affine, &spec.placement)),
         spec,
     })

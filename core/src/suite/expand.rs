@@ -140,7 +140,8 @@ fn included(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = (usize, Vec<usize
 fn unmatched(exclusion: &Exclusion, spec: &BenchmarkSuiteSpec) -> Option<String> {
     let exists = |name: &str| spec.variants.iter().any(|variant| variant.name == name);
     if let Some(name) = exclusion.variant.as_deref().filter(|name| !exists(name)) {
-        return Some(format!("there is no variant {name:?}"));
+        let names: Vec<&str> = spec.variants.iter().map(|variant| variant.name.as_str()).collect();
+        return Some(format!("there is no variant {name:?}; there are {}", names.join(", ")));
     }
     exclusion.values.iter().find_map(|(name, value)| {
         let Some(axis) = spec.axes.iter().find(|axis| axis.name == *name) else {

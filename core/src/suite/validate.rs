@@ -98,7 +98,7 @@ mod tests {
         let plan = validate_started(&suite_of(declared.clone()));
         assert_eq!(plan.order.len(), 16, "what was measured of it must be found");
         let reported = plan.unmeasurable.expect("runs that cannot be read can be made").to_string();
-        assert!(reported.contains("phases[0]: memtier.pipeline"), "{reported}");
+        assert!(reported.contains("spec.phases[0].memtier.pipeline: is of type string"), "{reported}");
 
         declared["axes"][1]["values"] = json!([{"name": "theirs", "patches": [{"path": "/clients/pod/serviceAccountName", "value": "admin"}]}]);
         let reported = validate_started(&suite_of(declared)).unmeasurable.unwrap().to_string();

@@ -1,6 +1,9 @@
 //! The report as CSV: a line for each figure. Pure.
 
-use crate::document::{BaselineHead, Comparison, Document, Row};
+use crate::{
+    document::{BaselineHead, Comparison, Document, Row},
+    figures::is_open,
+};
 use dragstrip_crds::measured::Estimate;
 
 /// The columns after the variant and the axes.
@@ -67,8 +70,13 @@ fn comparison(found: Option<&Comparison>, uncompared: Option<&str>) -> Vec<Strin
         let ends = found.filter(|it| it.interval_known).map(pick);
         [found.map(pick).map(|it| it.mid), ends.map(|it| it.low), ends.map(|it| it.high)].map(text)
     };
+    let mut ratio = estimate(|it| it.ratio);
+    // A table has no infinity.
+    if found.is_some_and(|it| is_open(&it.ratio)) {
+        ratio[2].clear();
+    }
     let mut fields = vec![text(found.map(|it| it.baseline)), text(found.map(|it| it.baseline_samples))];
-    fields.extend(estimate(|it| it.ratio));
+    fields.extend(ratio);
     fields.extend(estimate(|it| it.difference));
     fields.push(text(found.map(|it| it.verdict)));
     fields.push(text(found.map(|it| it.reason.as_str()).or(uncompared)));

@@ -6,7 +6,7 @@ use crate::{
     select::with_operation,
 };
 use comfy_table::{CellAlignment, Table, presets};
-use dragstrip_crds::suite::ComparisonVerdict;
+use dragstrip_crds::{suite::ComparisonVerdict, units::counted};
 use std::collections::BTreeSet;
 
 /// The combination, phase, operation and metric.
@@ -93,8 +93,8 @@ fn table(history: &History) -> Option<String> {
 fn notes(history: &History) -> String {
     let blind = history.figures.iter().filter(|figure| figure.latest.is_none()).count();
     let few = format!(
-        "note: {blind} of {} figures were 0 in a round or have fewer than {FEWEST_ROUNDS} rounds, which show no change\n",
-        history.figures.len()
+        "note: {blind} of {} were 0 in a round or have fewer than {FEWEST_ROUNDS} rounds, which show no change\n",
+        counted(history.figures.len() as u64, "figure")
     );
     let alone =
         "note: \"alone\" means that the difference is significant by itself, but not among so many figures\n";
@@ -114,7 +114,11 @@ pub fn summary(history: &History) -> String {
         _ => String::new(),
     };
     let (rounds, figures) = (history.rounds.len(), history.figures.len());
-    format!("{rounds} rounds{ends}; {changed} of {figures} figures changed")
+    format!(
+        "{}{ends}; {changed} of {} changed",
+        counted(rounds as u64, "round"),
+        counted(figures as u64, "figure")
+    )
 }
 
 pub fn render(history: &History) -> String {

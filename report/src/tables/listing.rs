@@ -120,7 +120,11 @@ impl<'a> Listing<'a> {
         let mut columns = identity_columns(&axes);
         columns.extend(several.then(|| Column::name("Operation")));
         let figure = heading(self.headline.0, self.headline.1);
-        columns.push(Column::new(format!("{figure} ±95%"), Kind::Figure));
+        let mut rows =
+            self.lines.iter().filter_map(|(cell, operation)| self.find(cell, operation, self.headline.0));
+        let interval =
+            rows.any(|row| row.spread.as_ref().is_some_and(|spread| spread.confidence95.is_some()));
+        columns.push(Column::new(format!("{figure}{}", if interval { " ±95%" } else { "" }), Kind::Figure));
         columns.extend(
             self.beside.iter().map(|(metric, unit)| Column::new(heading(metric, unit), Kind::Figure)),
         );

@@ -116,7 +116,7 @@ fn failed(failure: &FailureStatus) -> String {
 pub(super) fn with_setback(text: String, setback: Option<&SetbackStatus>) -> String {
     match setback {
         Some(setback) if text.contains(&setback.message) => {
-            format!("{text}; retried after {} setbacks", setback.count)
+            format!("{text}; retried after {}", counted(setback.count.unsigned_abs().into(), "setback"))
         }
         Some(setback) => format!("{text}; retries after {} ({})", setback.message, setback.reason),
         None => text,

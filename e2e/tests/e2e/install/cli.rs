@@ -203,6 +203,11 @@ async fn doctor_examines_the_cluster() -> Result<()> {
         for words in ["API: ", "operator: ", "nodes: ", "clocks: ", "room: the server of redis"] {
             ensure!(finished.stdout.contains(words), "{words:?} is not printed: {}", finished.all());
         }
+        let locked =
+            manifest("sound", 1).replace("threads: 1", "threads: 1\n  authSecretRef: {name: absent, key: p}");
+        let finished = dragstrip(&env, &["doctor", "-f", "-"], &locked).await?;
+        let words = format!("Secret absent in namespace {} does not exist", env.namespace);
+        ensure!(finished.code == 1 && finished.stdout.contains(&words), "{}", finished.all());
         Ok(())
     })
     .await

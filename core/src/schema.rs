@@ -1,12 +1,17 @@
 //! What the CRD's schema says of a spec: fields, types and ranges. Pure.
 
-use super::problem::Problem;
-use dragstrip_crds::near::did_you_mean;
+use crate::problem::Problem;
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkSuite,
+    near::did_you_mean,
+    units::{counted, whole},
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 
 fn type_of(value: &Value) -> &'static str {
     match value {
@@ -47,6 +52,9 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
             form.unwrap_or_else(|| "put it in quotes".to_owned())
         }
         ("integer", Value::String(text)) if text.parse::<i64>().is_ok() => "leave the quotes out".to_owned(),
+        ("integer", _) => "write a whole number".to_owned(),
+        ("number", _) => "write a number, without quotes".to_owned(),
+        ("boolean", _) => "write true or false, without quotes".to_owned(),
         ("object", _) if schema.properties.is_some() => {
             format!("write its fields: {}", listed(fields(schema)))
         }
@@ -65,18 +73,22 @@ fn broken_bound(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
             length(text.chars().count()),
             integer(schema.min_length),
             integer(schema.max_length),
-            " characters",
+            "character",
         ),
         Value::Array(items) => {
-            (length(items.len()), integer(schema.min_items), integer(schema.max_items), " items")
+            (length(items.len()), integer(schema.min_items), integer(schema.max_items), "item")
         }
-        Value::Object(fields) => (length(fields.len()), None, integer(schema.max_properties), " fields"),
+        Value::Object(fields) => (length(fields.len()), None, integer(schema.max_properties), "field"),
         Value::Null | Value::Bool(_) => return None,
     };
-    let (size, verb) = (size?, if unit.is_empty() { "be" } else { "have" });
+    let size = size?;
+    let bound = |words: &str, bound: f64| match unit {
+        "" => format!("must be {words} {bound}"),
+        unit => format!("must have {words} {}", counted(whole(bound), unit)),
+    };
     match (least.filter(|least| size < *least), most.filter(|most| size > *most)) {
-        (Some(least), _) => Some(format!("must {verb} at least {least}{unit}")),
-        (None, Some(most)) => Some(format!("must {verb} at most {most}{unit}")),
+        (Some(least), _) => Some(bound("at least", least)),
+        (None, Some(most)) => Some(bound("at most", most)),
         (None, None) => None,
     }
 }
@@ -132,12 +144,48 @@ fn check_value(schema: &JSONSchemaProps, value: &Value, field: &str, found: &mut
     }
 }
 
-pub fn check<K: CustomResourceExt>(spec: &Value) -> Vec<Problem> {
-    let version = K::crd().spec.versions.into_iter().next();
-    let schema = version.and_then(|version| version.schema?.open_api_v3_schema?.properties?.remove("spec"));
+fn schema_of<K: CustomResourceExt>() -> Option<JSONSchemaProps> {
+    let version = K::crd().spec.versions.into_iter().next()?;
+    version.schema?.open_api_v3_schema?.properties?.remove("spec")
+}
+
+fn check_with(schema: Option<&JSONSchemaProps>, spec: &Value) -> Vec<Problem> {
     let Some(schema) = schema else { return vec![Problem::new("spec", "its CRD has no schema")] };
     let mut found = Vec::new();
-    check_value(&schema, spec, "spec", &mut found);
+    check_value(schema, spec, "spec", &mut found);
+    found
+}
+
+pub fn check<K: CustomResourceExt>(spec: &Value) -> Vec<Problem> {
+    check_with(schema_of::<K>().as_ref(), spec)
+}
+
+pub fn check_run(spec: &Value) -> Vec<Problem> {
+    // A suite may have thousands of runs, and its CRD takes longer to make than a spec to check.
+    static RUN: LazyLock<Option<JSONSchemaProps>> = LazyLock::new(schema_of::<BenchmarkRun>);
+    check_with(RUN.as_ref(), spec)
+}
+
+/// The same of a suite. Its templates lack the rules of a run, which say how a value is written.
+pub fn check_suite(spec: &Value) -> Vec<Problem> {
+    let mut found = check::<BenchmarkSuite>(spec);
+    let of_run = check_run(&spec["run"]);
+    let target = |variant: &Value| check_run(&json!({"target": variant["target"]}));
+    let of_targets: Vec<_> = spec["variants"].as_array().into_iter().flatten().map(target).collect();
+    for problem in &mut found {
+        let places = of_targets
+            .iter()
+            .enumerate()
+            .map(|(index, found)| (format!("spec.variants[{index}].target"), "spec.target", found));
+        let same =
+            places.chain([("spec.run".to_owned(), "spec", &of_run)]).find_map(|(place, its, found)| {
+                let field = format!("{its}{}", problem.field.strip_prefix(&place)?);
+                found.iter().find(|other| other.field == field)
+            });
+        if let Some(same) = same {
+            problem.message.clone_from(&same.message);
+        }
+    }
     found
 }
 
@@ -171,10 +219,27 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_a_suite_is_reported_as_that_of_a_run() {
+        let spec = json!({
+            "variants": [{"name": "a", "target": {"datastore": {"engine": "Redis", "threads": 1, "maxMemory": 512}}}],
+            "run": {"phases": [{"name": "read", "minimumHitRatio": 0.9, "loadgen": {"duration": 5}}]},
+        });
+        let found: Vec<String> = check_suite(&spec).iter().map(Problem::text).collect();
+        for words in [
+            "spec.run.phases[0].loadgen.duration: is of type integer: write hours, minutes",
+            "spec.run.phases[0].minimumHitRatio: is of type number: write digits in quotes",
+            "spec.variants[0].target.datastore.maxMemory: is of type integer: write a whole number with Ki",
+        ] {
+            assert!(found.iter().any(|text| text.starts_with(words)), "{words}: {found:#?}");
+        }
+    }
+
+    #[test]
     fn a_wrong_value_is_reported_with_the_right_ones() {
         for (spec, field, words) in [
             (json!({"engine": "Reddis", "threads": 1}), "spec.engine", "did you mean Redis?"),
-            (json!({"engine": "Redis", "threads": "two"}), "spec.threads", "must be of type integer"),
+            (json!({"engine": "Redis", "threads": "two"}), "spec.threads", "write a whole number"),
+            (json!({"engine": "Redis", "threads": 1.5}), "spec.threads", "write a whole number"),
             (json!({"engine": "Redis", "threads": "2"}), "spec.threads", "leave the quotes out"),
             (json!({"engine": "Redis", "threads": 1, "version": 8.2}), "spec.version", "put it in quotes"),
             (json!({"engine": "Redis", "threads": 1, "maxMemory": 512}), "spec.maxMemory", "such as 512Mi"),
