@@ -97,26 +97,54 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
             "set maxMemory to",
         ),
         (
+            "two of one name",
+            format!("{DATASTORE}---\n{DATASTORE}"),
+            "Datastore redis",
+            "metadata.name: ",
+            "declared twice",
+        ),
+    ] {
+        expect(what, &manifest, object, field, words);
+    }
+}
+
+#[test]
+fn each_mistake_of_a_suite_is_reported_with_its_field() {
+    let suite = |rest: &str| {
+        format!(
+            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {{name: s}}\nspec:\n  run: {{phases: [{{name: read, loadgen: {{duration: 1s}}}}]}}\n{rest}"
+        )
+    };
+    let variants = "  variants: [{name: v, target: {datastoreRef: {name: redis}}}]\n";
+    for (what, manifest, field, words) in [
+        (
             "a time that cron does not know",
-            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  schedule: \"0 3 * * 9\"\n  variants: [{name: v, target: {datastoreRef: {name: redis}}}]\n  run:\n    phases:\n    - {name: read, memtier: {testTime: 1s}}\n".to_owned(),
-            "BenchmarkSuite s",
+            suite(&format!("{variants}  schedule: '0 3 * * 9'\n")),
             "spec.schedule: ",
             "0 3 * * 9",
         ),
         (
-            "a time of too few fields",
-            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  schedule: \"0 3 *\"\n  variants: [{name: v, target: {datastore: {engine: Redis}}}]\n  run:\n    phases:\n    - {name: read, memtier: {testTime: 1s}}\n".to_owned(),
-            "BenchmarkSuite s",
+            "a time of too few fields beside an invalid server",
+            suite("  variants: [{name: v, target: {datastore: {engine: Redis}}}]\n  schedule: '0 3 *'\n"),
             "spec.schedule: ",
             "five fields",
         ),
         (
             "a value of an axis without its unit",
-            "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  variants: [{name: v, target: {datastoreRef: {name: redis}}}]\n  axes: [{name: time, paths: [/phases/0/loadgen/duration], values: [{value: 5}]}]\n  run:\n    phases:\n    - {name: read, loadgen: {duration: 1s}}\n".to_owned(),
-            "BenchmarkSuite s",
+            suite(&format!(
+                "{variants}  axes: [{{name: time, paths: [/phases/0/loadgen/duration], values: [{{value: 5}}]}}]\n"
+            )),
             "the run of v time=5 is not a BenchmarkRun: spec.phases[0].loadgen.duration: ",
             "such as 30s",
         ),
+    ] {
+        expect(what, &manifest, "BenchmarkSuite s", field, words);
+    }
+}
+
+#[test]
+fn an_object_that_is_nearly_ours_is_an_error() {
+    for (what, manifest, object, field, words) in [
         (
             "an unknown kind",
             DATASTORE.replace("kind: Datastore", "kind: Foo"),
@@ -131,21 +159,6 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
             "xyzzy: ",
             "use apiVersion, kind, metadata, spec, status",
         ),
-        (
-            "two of one name",
-            format!("{DATASTORE}---\n{DATASTORE}"),
-            "Datastore redis",
-            "metadata.name: ",
-            "declared twice",
-        ),
-    ] {
-        expect(what, &manifest, object, field, words);
-    }
-}
-
-#[test]
-fn an_object_that_is_nearly_ours_is_an_error() {
-    for (what, manifest, object, field, words) in [
         (
             "a misspelt kind",
             DATASTORE.replace("kind: Datastore", "kind: DataStore"),

@@ -70,13 +70,13 @@ fn written(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<Value, Fault
     Ok(run)
 }
 
-/// How messages of the library begin, which name no remedy: the schema's do.
+/// Words of the library's messages, which name no remedy: the schema's do.
 const LIBRARY: [&str; 4] = ["invalid type", "missing field", "unknown field", "unknown variant"];
 
 fn decode(written: &Value) -> Result<BenchmarkRunSpec, Fault> {
     serde_path_to_error::deserialize(written).map_err(|error| {
         let why = error.inner().to_string();
-        let of_library = LIBRARY.iter().any(|words| why.starts_with(words));
+        let of_library = LIBRARY.iter().any(|words| why.contains(words));
         let found = if of_library { schema::check_run(written) } else { Vec::new() };
         let found: Vec<String> = found.iter().map(Problem::text).collect();
         let why = if found.is_empty() { format!("{}: {why}", error.path()) } else { found.join("; ") };
