@@ -49,7 +49,14 @@ async fn soak(env: &Env, hours: f64) -> Result<Vec<Vec<Sample>>> {
             for kind in &kinds {
                 kind.measure(env, number).await?;
             }
-            println!("cycle {number}: {} runs in {:.0} s", kinds.len(), begun.elapsed().as_secs_f64());
+            let memory = cycles.borrow().last().and_then(|samples| samples.last()?.values[0]);
+            let memory =
+                memory.map_or_else(|| "unknown memory".to_owned(), |mebibytes| format!("{mebibytes:.1} MiB"));
+            println!(
+                "cycle {number}: {} runs in {:.0} s, {memory}",
+                kinds.len(),
+                begun.elapsed().as_secs_f64()
+            );
         }
         anyhow::Ok(())
     };
