@@ -49,7 +49,7 @@ async fn soak(env: &Env, hours: f64) -> Result<Vec<Vec<Sample>>> {
             for kind in &kinds {
                 kind.measure(env, number).await?;
             }
-            let memory = cycles.borrow().last().and_then(|samples| samples.last()?.values[0]);
+            let memory = cycles.borrow().last().and_then(|samples: &Vec<Sample>| samples.last()?.values[0]);
             let memory =
                 memory.map_or_else(|| "unknown memory".to_owned(), |mebibytes| format!("{mebibytes:.1} MiB"));
             println!(
