@@ -86,7 +86,9 @@ pub(crate) enum Cause {
     Form,
     #[error("{0} of {SLOTS} slots have no shard; finish forming the cluster first")]
     Incomplete(usize),
-    #[error("its shard has no replica to read from; leave out loadgen.replicaReads or add one")]
+    #[error(
+        "no replica of this server is listed; add one, leave out loadgen.replicaReads, or try again when a new replica has been running for 15 s"
+    )]
     NoReplica,
 }
 

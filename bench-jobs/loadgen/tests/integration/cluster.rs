@@ -383,5 +383,5 @@ fn a_server_outside_a_cluster_and_a_cluster_without_replicas_are_refused() {
     let ended =
         run(cluster.port(), "server.cluster=true replicaReads=true ratio=0:1 requestsPerConnection=1");
     assert_eq!(ended.code, 6, "{ended:?}");
-    assert!(ended.stderr.contains("has no replica to read from"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no replica of this server is listed"), "{}", ended.stderr);
 }

@@ -14,7 +14,7 @@ use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo, RedisError, aio::MultiplexedConnection,
     cmd,
 };
-use std::{io, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -229,6 +229,11 @@ impl Server {
     pub async fn cluster_nodes(&mut self) -> Result<Vec<ClusterNode>, ServerError> {
         let answer: String = self.command(&["CLUSTER", "NODES"]).await?;
         nodes::parse(&answer).ok_or(ServerError::Nodes(answer))
+    }
+
+    /// The ids of the servers that it names to clients for their reads and writes.
+    pub async fn listed_nodes(&mut self) -> Result<BTreeSet<String>, ServerError> {
+        self.command(&["CLUSTER", "SLOTS"]).await.map(|answer: Vec<Vec<_>>| nodes::listed(&answer))
     }
 
     /// All its settings, in one command, because a server that refuses it counts each refusal as an

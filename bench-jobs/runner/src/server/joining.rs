@@ -115,7 +115,8 @@ async fn cluster_view(server: &mut Server) -> Result<cluster::View, ServerError>
     let nodes = server.cluster_nodes().await?;
     let state_ok = server.info(&["CLUSTER", "INFO"]).await?.text("cluster_state") == Some("ok");
     let synchronised = replication_view(server).await?.synchronised;
-    Ok(cluster::View { nodes, state_ok, synchronised, keys: server.key_count().await? })
+    let listed = server.listed_nodes().await?;
+    Ok(cluster::View { nodes, state_ok, synchronised, listed, keys: server.key_count().await? })
 }
 
 async fn replication_view(server: &mut Server) -> Result<replication::View, ServerError> {

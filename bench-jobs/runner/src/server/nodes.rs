@@ -1,7 +1,11 @@
-//! CLUSTER NODES: how one server sees its cluster. Pure.
+//! CLUSTER NODES and CLUSTER SLOTS: how one server sees its cluster. Pure.
 
 use super::slots::{self, Slots};
-use std::net::{IpAddr, SocketAddr};
+use redis::Value;
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 /// One server, as another one (or itself) sees it.
 // Each bool is one flag of the server's own line.
@@ -58,9 +62,28 @@ pub fn parse(answer: &str) -> Option<Vec<ClusterNode>> {
     answer.lines().filter(|line| !line.trim().is_empty()).map(node).collect()
 }
 
+/// The ids of the servers in an answer to CLUSTER SLOTS: first slot, last slot, and the servers, each with host,
+/// port and id.
+pub fn listed(answer: &[Vec<Value>]) -> BTreeSet<String> {
+    let id = |server: &Value| match server {
+        Value::Array(fields) => redis::from_redis_value(fields.get(2)?.clone()).ok(),
+        _ => None,
+    };
+    answer.iter().flat_map(|entry| entry.iter().skip(2).filter_map(id)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_servers_of_slots_are_read() {
+        let raw = b"*2\r\n*4\r\n:0\r\n:99\r\n*4\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nab\r\n*0\r\n\
+            *3\r\n$0\r\n\r\n:7003\r\n$2\r\ncd\r\n*3\r\n:100\r\n:16383\r\n*3\r\n$-1\r\n:7001\r\n$2\r\nef\r\n";
+        let answer: Vec<Vec<Value>> =
+            redis::from_redis_value(redis::parse_redis_value(raw).unwrap()).unwrap();
+        assert_eq!(listed(&answer).into_iter().collect::<Vec<_>>(), ["ab", "cd", "ef"]);
+    }
 
     #[test]
     fn the_answer_of_a_formed_cluster_is_read() {

@@ -58,6 +58,12 @@ impl Cluster {
             {
                 assert!(info.lines().any(|found| found.trim() == line), "{line} is not in {info}");
             }
+            // Where clients look for replicas.
+            let listed = shard.ask(&["CLUSTER", "SLOTS"]);
+            for Shard { port, .. } in &self.shards {
+                let port = port.to_string();
+                assert!(listed.lines().any(|line| line.trim() == port), "{port} is not in {listed}");
+            }
         }
     }
 

@@ -16,6 +16,9 @@ pub struct View {
     pub state_ok: bool,
     /// Whether it has a copy of everything that its primary has.
     pub synchronised: bool,
+    /// The ids of the servers that it names to clients. A server names a replica only once gossip brought
+    /// word of its first write or ping from its primary, up to 13 s after the copy.
+    pub listed: BTreeSet<String>,
     pub keys: u64,
 }
 
@@ -199,6 +202,9 @@ fn missing(shards: &[Shard<'_>]) -> Option<String> {
         }
         if !shard.view.state_ok {
             return Some(format!("{address} does not report cluster_state:ok yet"));
+        }
+        if let Some(other) = shards.iter().find(|other| !shard.view.listed.contains(&other.myself.id)) {
+            return Some(format!("{address} does not list {} in CLUSTER SLOTS yet", other.address));
         }
     }
     None

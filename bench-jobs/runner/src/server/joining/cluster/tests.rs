@@ -28,18 +28,22 @@ fn node(id: &str, index: usize, epoch: u64, served: &str) -> ClusterNode {
 
 const DUE: [&str; 3] = ["0-5460", "5461-10922", "10923-16383"];
 
+fn ids(servers: std::ops::Range<usize>) -> BTreeSet<String> {
+    servers.map(|server| format!("id{server}")).collect()
+}
+
 /// How the shard `own` of three sees a complete cluster.
 fn formed(own: usize) -> View {
     let nodes = (0..3)
         .map(|i| ClusterNode { myself: i == own, ..node(&format!("id{i}"), i, i as u64 + 1, DUE[i]) })
         .collect();
-    View { nodes, state_ok: true, synchronised: false, keys: 0 }
+    View { nodes, state_ok: true, synchronised: false, listed: ids(0..3), keys: 0 }
 }
 
 /// A server that was just started, with the id `id`.
 fn fresh(id: &str, index: usize) -> View {
     let nodes = vec![ClusterNode { myself: true, ..node(id, index, 0, "") }];
-    View { nodes, state_ok: false, synchronised: false, keys: 0 }
+    View { nodes, state_ok: false, synchronised: false, listed: BTreeSet::new(), keys: 0 }
 }
 
 /// What is decided about three shards, and servers behind them that are to be their replicas.
@@ -216,7 +220,7 @@ fn replicated(own: usize) -> View {
         myself: i == own,
         ..node(&format!("id{i}"), i, i as u64 - 2, "")
     }));
-    View { synchronised: own >= 3, ..view }
+    View { synchronised: own >= 3, listed: ids(0..6), ..view }
 }
 
 #[test]
@@ -259,9 +263,12 @@ fn the_copies_of_replicas_and_what_others_know_of_them_are_waited_for() {
     behind[4].synchronised = false;
     let mut unknown: Vec<View> = (0..6).map(replicated).collect();
     unknown[0].nodes[5].primary = Some("id0".to_owned());
+    let mut unlisted: Vec<View> = (0..6).map(replicated).collect();
+    unlisted[2].listed.remove("id3");
     for (views, expected) in [
         (behind, "10.0.0.4:7000 is not synchronised with its shard yet"),
         (unknown, "10.0.0.0:7000 does not know yet what 10.0.0.5:7000 replicates"),
+        (unlisted, "10.0.0.2:7000 does not list 10.0.0.3:7000 in CLUSTER SLOTS yet"),
     ] {
         assert_eq!(decided(views), Verdict::Wait(expected.to_owned()));
     }
