@@ -3,7 +3,7 @@
 use crate::problem::Problem;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite,
-    near::did_you_mean,
+    near::{did_you_mean, near_or_all},
     units::{counted, whole},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -29,10 +29,6 @@ fn fields(schema: &JSONSchemaProps) -> impl Iterator<Item = &str> + Clone {
     schema.properties.iter().flatten().map(|(name, _)| name.as_str())
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
-}
-
 /// How to write what `schema` demands, where `value` has another type.
 fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     let found = type_of(value);
@@ -56,7 +52,7 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
         ("number", _) => "write a number, without quotes".to_owned(),
         ("boolean", _) => "write true or false, without quotes".to_owned(),
         ("object", _) if schema.properties.is_some() => {
-            format!("write its fields: {}", listed(fields(schema)))
+            format!("write its fields: {}", fields(schema).collect::<Vec<_>>().join(", "))
         }
         ("array", _) => "write a list, each item behind a dash".to_owned(),
         _ => format!("must be of type {wanted}"),
@@ -111,9 +107,8 @@ fn check_fields(
         } else if let Some(JSONSchemaPropsOrBool::Schema(below)) = &schema.additional_properties {
             check_value(below, value, &at, found);
         } else if !open {
-            let near = did_you_mean(name, fields(schema));
-            let all = if near.is_empty() { format!(": use {}", listed(fields(schema))) } else { near };
-            found.push(Problem::new(at, format!("there is no such field{all}")));
+            let message = format!("there is no such field{}", near_or_all(name, fields(schema)));
+            found.push(Problem::new(at, message));
         }
     }
 }

@@ -32,6 +32,12 @@ pub fn did_you_mean<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) 
     }
 }
 
+/// "; did you mean A or B?", or where no name is alike, all: ": use A, B, C".
+pub fn near_or_all<'a>(wanted: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    let near = did_you_mean(wanted, names.clone());
+    if near.is_empty() { format!(": use {}", names.collect::<Vec<_>>().join(", ")) } else { near }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +51,7 @@ mod tests {
         assert!(near("image", known).is_empty(), "nothing looks like image");
         assert_eq!(did_you_mean("verison", known), "; did you mean version?");
         assert_eq!(did_you_mean("image", known), "");
+        assert_eq!(near_or_all("verison", known.into_iter()), "; did you mean version?");
+        assert_eq!(near_or_all("image", known.into_iter()), ": use threads, maxMemory, version, thread");
     }
 }

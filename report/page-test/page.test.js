@@ -11,7 +11,7 @@ import { chromium } from "playwright-core";
 
 const pages = process.env.PAGES;
 if (!pages) throw new Error("PAGES must name the directory of the sample pages");
-const NAMES = ["suite", "matrix", "search", "memory", "hostile", "large", "empty"];
+const NAMES = ["suite", "matrix", "search", "memory", "local", "hostile", "large", "empty"];
 const PHONE = { width: 360, height: 780 };
 
 let browser;
@@ -62,7 +62,7 @@ test("every page fits a phone, sends no request, and has readable charts", async
 });
 
 test("the first screen of a phone has figures, and at 1280 no column is cut off", async () => {
-  for (const name of ["suite", "memory", "search"]) {
+  for (const name of ["suite", "memory", "search", "matrix", "large", "local"]) {
     await open(name, { viewport: PHONE }, async (page) => {
       const bottom = await page.$eval("tbody tr", (row) => row.getBoundingClientRect().bottom);
       assert.ok(bottom <= PHONE.height, `${name}: the first figures end at ${bottom} px`);

@@ -8,7 +8,7 @@ use super::{
     rules,
 };
 use dragstrip_core::problem::Problem;
-use dragstrip_crds::{DatastoreSpec, near::did_you_mean, run::Target};
+use dragstrip_crds::{DatastoreSpec, near::near_or_all, run::Target};
 use serde::Serialize;
 use std::fmt;
 
@@ -67,12 +67,6 @@ impl Checked {
     }
 }
 
-/// The `names` that are like `name`, or all of them.
-fn near_or_all(name: &str, names: &[&str]) -> String {
-    let near = did_you_mean(name, names.iter().copied());
-    if near.is_empty() { format!(": use {}", names.join(", ")) } else { near }
-}
-
 /// What is wrong with the frame of `document`, which belongs to the project's group.
 fn frame(document: &Document) -> Vec<Remark> {
     let error = |field: &str, message: String| Remark::error(document, field, message);
@@ -81,7 +75,10 @@ fn frame(document: &Document) -> Vec<Remark> {
     if kind.is_empty() {
         found.push(error("kind", format!("is missing: use one of {}", KINDS.join(", "))));
     } else if !KINDS.contains(&kind) {
-        found.push(error("kind", format!("there is no kind {kind:?}{}", near_or_all(kind, &KINDS))));
+        found.push(error(
+            "kind",
+            format!("there is no kind {kind:?}{}", near_or_all(kind, KINDS.into_iter())),
+        ));
     }
     let version = document.text("/apiVersion");
     if version.is_empty() {
@@ -94,7 +91,10 @@ fn frame(document: &Document) -> Vec<Remark> {
     }
     let fields = document.value.as_object().into_iter().flat_map(|fields| fields.keys());
     for field in fields.filter(|field| !TOP_FIELDS.contains(&field.as_str())) {
-        found.push(error(field, format!("there is no such field{}", near_or_all(field, &TOP_FIELDS))));
+        found.push(error(
+            field,
+            format!("there is no such field{}", near_or_all(field, TOP_FIELDS.into_iter())),
+        ));
     }
     found
 }

@@ -8,6 +8,7 @@ use crate::{
     tables::{Column, Kind, all_figures, conditions, identity_columns, pivot_grids, ratio_heading},
 };
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
+use dragstrip_results::result::TOTAL;
 use maud::{Markup, html};
 
 const HEADLINE: [&str; 6] = [
@@ -38,6 +39,15 @@ pub fn cache(document: &Document) -> Option<Markup> {
     side_by_side(document, &[&hit_ratio, warm, evictions, &bytes])
 }
 
+/// Which names the lines of a table have.
+#[derive(Clone, Copy)]
+struct Names {
+    /// Not where the page's title says it.
+    variant: bool,
+    /// Not where each is TOTAL.
+    operation: bool,
+}
+
 fn side_by_side(document: &Document, metrics: &[&str]) -> Option<Markup> {
     let rows = document.rows.iter().filter(|row| metrics.contains(&row.metric.as_str()));
     let lines = grouped(rows, |row| (&row.cell, &row.phase, &row.operation));
@@ -46,22 +56,28 @@ fn side_by_side(document: &Document, metrics: &[&str]) -> Option<Markup> {
         Column::new(heading(metric, row.map_or("", |row| row.unit.as_str())), Kind::Figure)
     };
     let axes: Vec<_> = document.axes.iter().enumerate().collect();
-    let mut columns = identity_columns(&axes);
-    columns.extend(["Phase", "Operation"].map(Column::name));
+    let names = Names {
+        variant: lines.iter().any(|((cell, ..), _)| cell.variant != document.title),
+        operation: lines.iter().any(|((.., operation), _)| *operation != TOTAL),
+    };
+    let mut columns = identity_columns(&axes).split_off(usize::from(!names.variant));
+    columns.push(Column::name("Phase"));
+    columns.extend(names.operation.then(|| Column::name("Operation")));
     columns.extend(metrics.iter().map(column));
     columns.push(Column::new("Verdict", Kind::Choice));
-    let body = html! { @for (_, rows) in &lines { (line(document, metrics, rows)) } };
+    let body = html! { @for (_, rows) in &lines { (line(document, metrics, rows, names)) } };
     (!lines.is_empty()).then(|| table::sorted(" figures", &columns, &body))
 }
 
-fn line(document: &Document, metrics: &[&str], rows: &[&Row]) -> Markup {
+fn line(document: &Document, metrics: &[&str], rows: &[&Row], names: Names) -> Markup {
     let unusable = rows.iter().all(|row| row.spread.is_none());
     html! {
         tr class=[unusable.then_some("struck")] {
             @if let Some(Row { cell, phase, operation, .. }) = rows.first().copied() {
-                th scope="row" { (cell.variant) }
+                @if names.variant { th scope="row" { (cell.variant) } }
                 @for place in 0..document.axes.len() { th { (cell.values.get(place).map_or("", String::as_str)) } }
-                th { (phase) } th { (operation) }
+                th scope=[(!names.variant).then_some("row")] { (phase) }
+                @if names.operation { th { (operation) } }
             }
             @for metric in metrics {
                 td { @if let Some(row) = rows.iter().find(|row| row.metric == *metric) { (value(document, row)) } }
