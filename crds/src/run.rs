@@ -14,8 +14,7 @@ pub use measured::{
 };
 pub use memory::{MemoryMoment, MemoryReading, MemorySpec, SUM};
 pub use search::{
-    KneeReason, KneeStatus, MOST_POINTS, Raise, SearchPointStatus, SearchSpec, SearchStatus, ShareStatus,
-    Until,
+    KneeReason, KneeStatus, MOST_POINTS, Raise, SearchPointStatus, SearchSpec, SearchStatus, Until,
 };
 pub use status::{
     BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseFigure, NoiseStatus, Progress,

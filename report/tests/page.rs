@@ -90,7 +90,7 @@ fn a_search_has_one_point_for_each_value_and_a_chart_of_its_open_loops() {
     found.points.splice(5..5, [found.points[4].clone(), disturbed]);
     assert_eq!(points(&document), before, "the median of three measurements stands for their value");
     let share = |share: f64| {
-        serde_json::json!({"repetition": 1, "share": share, "askedOperationsPerSecond": 9e5 * share,
+        serde_json::json!({"repetition": 1, "share": share, "value": (9e5 * share) as u64,
             "operationsPerSecond": 9e5 * share, "latencyMilliseconds": {"p99": 0.2 + share}, "configMap": ""})
     };
     let shares = serde_json::json!([share(0.5), share(0.7), share(0.9)]);

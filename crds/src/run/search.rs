@@ -178,42 +178,18 @@ pub struct KneeStatus {
 pub struct SearchPointStatus {
     /// The repetition.
     pub repetition: u32,
-    /// The value, in the unit of what is raised.
+    /// The value, in the unit of what is raised; in `rates` the target rate in operations per second.
     pub value: u64,
+    /// In `rates` only: the target rate as a share of the throughput that the repetition found, from 0 to 1.
+    pub share: Option<f64>,
     /// Throughput, in operations per second.
     pub operations_per_second: f64,
-    /// Latency.
+    /// Latency; with a target rate from the instant at which each request was due.
     pub latency_milliseconds: LatencySummary,
     /// CPUs that all servers together used; omitted if nothing could measure it.
     pub server_cpus: Option<f64>,
     /// Whether the server followed an open loop: it answered at least 99.5% of the requests in time, and
     /// none was unanswered at the end.
-    #[serde(default = "yes")]
-    pub followed: bool,
-    /// Whether the figures can be trusted.
-    pub verdict: Option<Verdict>,
-    /// ConfigMap with the full result.
-    pub config_map: String,
-}
-
-/// Latency in an open loop at a share of the throughput that was found.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ShareStatus {
-    /// The repetition.
-    pub repetition: u32,
-    /// Share of the throughput that the repetition found, from 0 to 1.
-    pub share: f64,
-    /// Target rate in operations per second.
-    pub asked_operations_per_second: f64,
-    /// Answered operations per second.
-    pub operations_per_second: f64,
-    /// Latency, from the instant at which each request was due.
-    pub latency_milliseconds: LatencySummary,
-    /// CPUs that all servers together used; omitted if nothing could measure it.
-    pub server_cpus: Option<f64>,
-    /// Whether the server followed.
     #[serde(default = "yes")]
     pub followed: bool,
     /// Whether the figures can be trusted.
@@ -240,5 +216,5 @@ pub struct SearchStatus {
     pub per_repetition: Vec<KneeStatus>,
     /// Latency at shares of the throughput that was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rates: Vec<ShareStatus>,
+    pub rates: Vec<SearchPointStatus>,
 }

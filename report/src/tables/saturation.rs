@@ -48,8 +48,8 @@ fn of_search<'a>(run: &'a RunRecord, search: &'a Search) -> impl Iterator<Item =
         Some((Load::Rising, point.repetition, point.value, place))
     });
     let shares = search.found.rates.iter().filter_map(|share| {
-        let place = place(share.asked_operations_per_second, &share.latency_milliseconds)?;
-        Some((Load::Shares, share.repetition, (share.share * 1e6).round().to_bits(), place))
+        let place = place(share.value as f64, &share.latency_milliseconds)?;
+        Some((Load::Shares, share.repetition, (share.share? * 1e6).round().to_bits(), place))
     });
     let each = grouped(rising.chain(shares), |(load, repetition, ..)| (*load, *repetition));
     each.into_iter().map(move |((load, _), measured)| {
@@ -136,7 +136,7 @@ mod tests {
             json!({"repetition": 1, "value": value, "operationsPerSecond": each * *value as f64,
                 "latencyMilliseconds": {"p99": 0.1 * *value as f64}, "configMap": "c"})
         };
-        let share = json!({"repetition": 1, "share": 0.5, "askedOperationsPerSecond": 500.0 * each,
+        let share = json!({"repetition": 1, "share": 0.5, "value": (500.0 * each) as u64,
             "operationsPerSecond": 1.0, "latencyMilliseconds": {"p99": 0.25}, "configMap": "c"});
         let search = json!({"phase": "knee", "raise": "Connections", "rates": [share],
             "points": values.iter().map(point).collect::<Vec<Value>>(),

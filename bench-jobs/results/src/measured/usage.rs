@@ -55,9 +55,6 @@ pub struct HostUsage {
     pub interrupt_seconds: f64,
     /// Time that the hypervisor gave to others, in seconds over all CPUs.
     pub steal_seconds: f64,
-    /// Time in which a process was ready and had no CPU, in seconds of the mean CPU with work (the kernel's
-    /// pressure stall information); absent if the kernel does not report it.
-    pub cpu_pressure_seconds: Option<f64>,
     /// Lowest and highest clock rate of its CPUs, in MHz; absent if the kernel does not report it.
     pub megahertz: Option<[f64; 2]>,
     /// Those that the container may use; absent if they are not known.

@@ -45,12 +45,12 @@ pub fn usage_between(before: &Reading, after: &Reading) -> ContainerUsage {
 }
 
 /// The growth of a pressure, if both readings have it.
-pub fn since(after: Option<f64>, before: Option<f64>) -> Option<f64> {
+fn since(after: Option<f64>, before: Option<f64>) -> Option<f64> {
     Some((after? - before?).max(0.0))
 }
 
 /// The seconds in which some process waited, of a file with the kernel's pressure stall information.
-pub fn pressure_seconds(file: &Path) -> Option<f64> {
+fn pressure_seconds(file: &Path) -> Option<f64> {
     let text = text(file)?;
     let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="))?.1;
     Some(total.parse::<f64>().ok()? / 1e6)

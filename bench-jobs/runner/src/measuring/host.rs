@@ -1,13 +1,13 @@
 //! The machine: kernel, CPU model, online CPUs, and what its CPUs did. Touches /proc.
 
-use super::{cgroup, settings::SETTINGS};
+use super::settings::SETTINGS;
 use dragstrip_crds::observed::HostTruth;
 use dragstrip_results::{
     ranges,
     usage::{AllowedCpus, HostUsage, InterruptedCpu},
 };
 use procfs::{CpuInfo, Current as _};
-use std::{collections::BTreeSet, fs, path::Path, sync::LazyLock};
+use std::{collections::BTreeSet, fs, sync::LazyLock};
 
 /// Read once: every sample has it.
 static MODEL: LazyLock<String> =
@@ -63,14 +63,11 @@ pub struct Times {
     pub all: CpuTimes,
     /// Each online CPU by its number, ascending.
     pub cpus: Vec<(u32, CpuTimes)>,
-    /// Time in which a process was ready and had no CPU, in seconds.
-    pub pressure_seconds: Option<f64>,
 }
 
 /// What CPUs did since the machine started; `None` where the kernel does not report it.
 pub fn times() -> Option<Times> {
-    let times = parse(&fs::read_to_string("/proc/stat").ok()?, procfs::ticks_per_second() as f64)?;
-    Some(Times { pressure_seconds: cgroup::pressure_seconds(Path::new("/proc/pressure/cpu")), ..times })
+    parse(&fs::read_to_string("/proc/stat").ok()?, procfs::ticks_per_second() as f64)
 }
 
 /// The lowest and the highest clock rate of `/proc/cpuinfo`, in MHz. Reading it interrupts every CPU under
@@ -93,8 +90,7 @@ fn parse(text: &str, ticks: f64) -> Option<Times> {
     let rows = || text.lines().filter_map(|line| line.strip_prefix("cpu")?.split_once(' '));
     let (_, all) = rows().find(|(number, _)| number.is_empty())?;
     let one = |(number, row): (&str, &str)| Some((number.parse().ok()?, CpuTimes::of_row(row, ticks)?));
-    let (all, cpus) = (CpuTimes::of_row(all, ticks)?, rows().filter_map(one).collect());
-    Some(Times { all, cpus, pressure_seconds: None })
+    Some(Times { all: CpuTimes::of_row(all, ticks)?, cpus: rows().filter_map(one).collect() })
 }
 
 /// What was used between two readings by all CPUs, and by those of the list `allowed`. Pure but for
@@ -115,7 +111,6 @@ pub fn usage_between(before: &Times, after: &Times, allowed: Option<&str>) -> Ho
         busy_seconds: all.busy,
         interrupt_seconds: all.interrupt,
         steal_seconds: all.steal,
-        cpu_pressure_seconds: cgroup::since(after.pressure_seconds, before.pressure_seconds),
         megahertz: None,
         allowed: allowed.and_then(|list| allowed_of(&cpus, list)),
         most_interrupted: most_interrupted(&cpus),

@@ -108,7 +108,7 @@ mod tests {
     fn only_usage_in_between_counts() {
         let reading = |busy, sent_bytes| {
             let all = CpuTimes { busy, ..CpuTimes::default() };
-            let host = host::Times { all, cpus: vec![(3, all)], pressure_seconds: Some(busy / 4.0) };
+            let host = host::Times { all, cpus: vec![(3, all)] };
             Around { host: Some(host), network: Some(NetworkUsage { sent_bytes, ..NetworkUsage::default() }) }
         };
         let cgroup = CgroupUsage { cpuset: "2-3".into(), ..CgroupUsage::default() };
@@ -116,7 +116,6 @@ mod tests {
         let between = reading(12.0, 500).since(&reading(10.0, 200), own.clone());
         let host = between.host.unwrap();
         assert!((host.busy_seconds - 2.0).abs() < 1e-9, "{host:?}");
-        assert_eq!(host.cpu_pressure_seconds, Some(0.5));
         assert_eq!(host.allowed.map(|allowed| (allowed.list, allowed.cpus)), Some(("2-3".into(), 1)));
         assert_eq!(between.network.map(|network| network.sent_bytes), Some(300));
         assert_eq!(reading(12.0, 500).since(&Around::default(), own.clone()), own, "half is nothing");

@@ -48,8 +48,8 @@ fn table(search: &SearchStatus) -> Table {
         row(place, rate, latency, point.server_cpus, mark.trim_end().to_owned())
     });
     let shares = search.rates.iter().map(|share| {
-        let place =
-            format!("{:.0}% ({} ops/s)", share.share * 100.0, rate(share.asked_operations_per_second));
+        let percent = share.share.unwrap_or_default() * 100.0;
+        let place = format!("{percent:.0}% ({} ops/s)", thousands(share.value));
         let (rate, latency) = (share.operations_per_second, &share.latency_milliseconds);
         let flaw = flaw(share.followed, share.verdict);
         row((share.repetition, place), rate, latency, share.server_cpus, flaw)
@@ -117,7 +117,7 @@ mod tests {
                     "points": [point(8, 80_000.0, 0.4), point(16, 120_000.0, 0.9), point(32, 121_000.0, 2.5)],
                     "knee": {"value": 16, "low": 16, "high": 17, "operationsPerSecond": 120_000.0,
                         "p99Milliseconds": 0.9, "why": "P99"},
-                    "rates": [{"repetition": 1, "share": 0.5, "askedOperationsPerSecond": 60_000.0,
+                    "rates": [{"repetition": 1, "share": 0.5, "value": 60_000,
                         "operationsPerSecond": 59_999.0, "latencyMilliseconds": {"p50": 0.1, "p99": 0.2, "p999": 0.3},
                         "serverCpus": 0.75, "followed": false, "verdict": "Degraded", "configMap": "c"}]
                 }

@@ -2,9 +2,7 @@
 
 use super::knee::{Next, next, so_far, without_usage};
 use crate::run::validate::attempt::Attempt;
-use dragstrip_crds::run::{
-    KneeStatus, OperationStatus, SearchPointStatus, SearchSpec, SearchStatus, ShareStatus,
-};
+use dragstrip_crds::run::{KneeStatus, OperationStatus, SearchPointStatus, SearchSpec, SearchStatus};
 use dragstrip_results::{
     result::{RepetitionResult, TOTAL},
     search::SearchPoint,
@@ -27,20 +25,7 @@ fn point((attempt, result): &Good<'_>, point: &SearchPoint) -> SearchPointStatus
     SearchPointStatus {
         repetition: attempt.repetition,
         value: point.value,
-        operations_per_second: point.operations_per_second,
-        latency_milliseconds: result.total().map(|total| total.latency_milliseconds).unwrap_or_default(),
-        server_cpus: point.server_cpus,
-        followed: point.followed,
-        verdict: result.verdict,
-        config_map: attempt.name.clone(),
-    }
-}
-
-fn share((attempt, result): &Good<'_>, point: &SearchPoint, share: f64) -> ShareStatus {
-    ShareStatus {
-        repetition: attempt.repetition,
-        share,
-        asked_operations_per_second: point.value as f64,
+        share: point.share,
         operations_per_second: point.operations_per_second,
         latency_milliseconds: result.total().map(|total| total.latency_milliseconds).unwrap_or_default(),
         server_cpus: point.server_cpus,
@@ -113,7 +98,7 @@ pub fn searched<'a>(search: &SearchSpec, good: &[Good<'a>]) -> Searched<'a> {
             let from = points.len();
             points.extend(values.iter().map(|(good, figures)| point(good, figures)));
             points[from..].sort_by_key(|point| point.value);
-            rates.extend(shares.iter().filter_map(|(good, point)| Some(share(good, point, point.share?))));
+            rates.extend(shares.iter().map(|(good, figures)| point(good, figures)));
         }
     }
     if left_out {
@@ -203,7 +188,7 @@ mod tests {
             (phase.operations[0].operations_per_second.mean - 5000.0).abs() < 1e-6,
             "the headline is the knee's"
         );
-        assert_eq!(found.rates[0].asked_operations_per_second.to_string(), "2500");
+        assert_eq!(found.rates[0].value, 2500);
         assert_eq!(found.rates[0].config_map, "sprint-knee-1r1");
     }
 

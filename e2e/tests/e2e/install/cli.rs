@@ -109,6 +109,8 @@ async fn a_run_is_watched_to_its_end_reported_compared_and_run_again() -> Result
         let missed =
             dragstrip(&env, &["run", "-f", "-", "--watch"], &manifest("slow", 1_000_000_000)).await?;
         ensure!(missed.code == 1, "a threshold is missed: {}", missed.all());
+        let named = "threshold not met: write TOTAL OperationsPerSecond";
+        ensure!(missed.stdout.contains(named), "the threshold is not named: {}", missed.all());
 
         let again = dragstrip(&env, &["run", "-f", "-"], &manifest("fast", 1)).await?;
         ensure!(again.code == 2 && again.stderr.contains("--name-suffix"), "{}", again.all());

@@ -39,12 +39,10 @@ pub fn cache(document: &Document) -> Option<Markup> {
     side_by_side(document, &[&hit_ratio, warm, evictions, &bytes])
 }
 
-/// Which names the lines of a table have.
+/// Which names the lines of a table have: not a variant that is the page's title, nor TOTAL alone.
 #[derive(Clone, Copy)]
 struct Names {
-    /// Not where the page's title says it.
     variant: bool,
-    /// Not where each is TOTAL.
     operation: bool,
 }
 

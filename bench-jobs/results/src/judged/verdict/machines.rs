@@ -83,19 +83,25 @@ pub(super) fn server_throttled(evidence: &Evidence, limit: f64) -> Found {
     throttled(evidence.servers(), limit)
 }
 
-/// Threads of a server waited for more than `limit` of the time for a CPU that they use. Time held back by
-/// the CPU limit, which the kernel counts as well, is another check's.
+/// Threads of a server waited for more than `limit` of the time for a CPU that they use; without the kernel's
+/// account of them all, the one that waited longest. Time held back by the CPU limit, which both contain, is
+/// another check's.
 pub(super) fn server_pressure(evidence: &Evidence, limit: f64) -> Found {
     let shares = evidence.servers().filter(|(_, usage)| usage.seconds > 0.0).filter_map(|(name, usage)| {
-        Some((name, (usage.cpu_pressure_seconds? - usage.throttled_seconds).max(0.0) / usage.seconds))
+        let threads = usage.threads.iter().filter(|thread| thread.waiting_seconds > 0.0);
+        let longest =
+            || worst(threads.map(|thread| (format!("thread {} of", thread.name), thread.waiting_seconds)));
+        let pressure = usage.cpu_pressure_seconds.map(|seconds| ("threads of".to_owned(), seconds));
+        let (threads, seconds) = pressure.or_else(longest)?;
+        Some(((threads, name), (seconds - usage.throttled_seconds).max(0.0) / usage.seconds))
     });
-    let Some((name, share)) = worst(shares) else {
-        return Found::NotMade("the kernel reports no pressure of the server's container");
+    let Some(((threads, name), share)) = worst(shares) else {
+        return Found::NotMade("the kernel does not report how long the server's threads waited for a CPU");
     };
     unless(share <= limit, || {
         let (share, limit) = (percent(share), percent(limit));
         format!(
-            "threads of {name} waited for a CPU for {share} of the time (limit {limit}): give the server a CPU for each thread, without other processes"
+            "{threads} {name} waited for a CPU for {share} of the time (limit {limit}): give the server a CPU for each thread, without other processes"
         )
     })
 }

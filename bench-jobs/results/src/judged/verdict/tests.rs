@@ -219,7 +219,19 @@ fn each_bad_state_of_load_and_placement_is_named() {
 
 #[test]
 fn each_bad_state_of_a_container_or_its_machine_is_named() {
-    let table: [(CheckName, &str, Mutation); 15] = [
+    let table: [(CheckName, &str, Mutation); 16] = [
+        (
+            CheckName::ServerPressure,
+            "thread io_thd_1 of redis-0 waited for a CPU for 45 % of the time (limit 10 %)",
+            |r| {
+                let threads = [("redis-server", 3.0), ("io_thd_1", 4.6)];
+                let waiting = threads
+                    .map(|(name, seconds)| ThreadUsage { waiting_seconds: seconds, ..thread(name, 0.4) });
+                let usage = &mut r.servers[0].usage;
+                (usage.cpu_pressure_seconds, usage.throttled_seconds) = (None, 0.1);
+                usage.threads = waiting.to_vec();
+            },
+        ),
         (
             CheckName::ServerPressure,
             "threads of redis-0 waited for a CPU for 20 % of the time (limit 10 %)",

@@ -20,7 +20,7 @@ fn sample(at_seconds: f64, servers: Vec<ServerSample>) -> Sample {
     let unix_nanos = i64::try_from(Duration::from_secs_f64(at_seconds).as_nanos()).unwrap();
     let busy = |seconds: f64| CpuTimes { busy: seconds * at_seconds, ..CpuTimes::default() };
     let cpus = (0..4).map(|cpu| (cpu, busy(0.5))).collect();
-    let host = host::Times { all: busy(2.0), cpus, pressure_seconds: None };
+    let host = host::Times { all: busy(2.0), cpus };
     let network = NetworkUsage { sent_bytes: 100, ..NetworkUsage::default() };
     let around = Around { host: Some(host), network: Some(network) };
     Sample { unix_nanos, around, servers: servers.into_iter().map(Some).collect() }
