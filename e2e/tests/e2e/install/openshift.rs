@@ -111,6 +111,9 @@ async fn operator_servers_and_clients_run_as_the_user_that_the_platform_gives_th
                 failed => failed,
             };
             helm::in_namespace(&env.namespace, &["uninstall", "second", "--wait"]).await?;
+            // Helm leaves the pod of a test, for its log.
+            let pod = ["delete", "pod", "second-dragstrip-doctor", "--ignore-not-found", "--namespace"];
+            must(&[&pod[..], &[&env.namespace]].concat(), "").await?;
             outcome
         });
         let outcome = upgraded(&["ownNamespaceOnly=true"], measured).await;
