@@ -9,6 +9,7 @@ use dragstrip_e2e::{
     results::{self, operation, phase},
     with_namespace,
 };
+use dragstrip_results::result::PodResult;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::ListParams};
 
@@ -73,8 +74,8 @@ async fn a_tool_that_fails_is_quoted() -> Result<()> {
     .await
 }
 
-/// A tool that writes results of its own, complete and for this very pod: to the runner's output, to the
-/// termination message, and from a process that outlives it.
+/// A tool that writes results of its own (FORGED), complete and for this very pod: to the runner's output, to
+/// the termination message, and from a process that outlives it.
 const FORGER: &str = r#"
 phases:
 - name: bench
@@ -84,7 +85,7 @@ phases:
     - bash
     - -c
     - |
-      forged='{"phase":"bench","repetition":1,"pod":"'$POD_NAME'","complete":true,"tool":{"name":"forged","arguments":[],"connections":0,"pipeline":0},"operations":[]}'
+      forged='FORGED'
       echo "DRAGSTRIP-RESULT $forged" >/proc/1/fd/1 && opened=yes
       cat /proc/1/environ >/dev/null && opened=yes
       setsid bash -c 'exec >/dev/null 2>&1
@@ -100,7 +101,11 @@ timeout: 2m
 async fn a_tool_that_writes_results_itself_neither_replaces_nor_voids_the_runners() -> Result<()> {
     with_namespace("forged-result", |env| async move {
         redis(&env).await?;
-        env.run("forger", &against("redis", FORGER)).await?;
+        let mut forged =
+            PodResult { phase: "bench".into(), repetition: 1, complete: true, ..PodResult::default() };
+        (forged.pod, forged.tool.name) = ("'$POD_NAME'".into(), "forged".into());
+        let forger = FORGER.replace("FORGED", &serde_json::to_string(&forged)?);
+        env.run("forger", &against("redis", &forger)).await?;
         let run = env.run_in("forger", RunPhase::Succeeded, SHORT_RUN).await?;
         complete(&run, "Succeeded")?;
         let rate = operation(phase(&results::status(&run)?, "bench")?, "INCR")?.operations_per_second.mean;
