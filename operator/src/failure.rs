@@ -26,7 +26,7 @@ pub async fn measure<K: Resource<DynamicType = ()>, E>(
     let result = pass.await;
     let outcome = result.as_ref().map_or(Outcome::Failed, |(outcome, _)| *outcome);
     ctx.metrics.reconciled(controller, outcome, started.elapsed());
-    if outcome != Outcome::Failed {
+    if matches!(outcome, Outcome::Done | Outcome::Invalid) {
         ctx.retries.settled(&object.uid().unwrap_or_default());
     }
     result.map(|(_, action)| action)
@@ -139,6 +139,19 @@ mod tests {
         let events: Vec<String> = calls.iter().map(|(_, body)| body["note"].to_string()).collect();
         assert_eq!(events.len(), 1, "each panic is reported once: {calls:?}");
         assert!(events[0].contains("out of bounds"), "{events:?}");
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_came_too_early_does_not_end_a_failure() {
+        let (ctx, _) = context(Cluster::default(), |_| None);
+        let object = datastore(1);
+        let again = || ctx.retries.again(&object.uid().unwrap(), "refused", LONGEST_WAIT_AFTER_PANIC).news;
+        assert!(again());
+        for (outcome, news) in [(Outcome::Early, false), (Outcome::Done, true)] {
+            let pass = async { Ok::<_, Infallible>((outcome, Action::await_change())) };
+            measure(&ctx, "run", &object, pass).await.unwrap();
+            assert_eq!(again(), news, "whether the failure is news after a pass that was {outcome:?}");
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn awaited() -> (Outcome, Action) {
 async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action), Error> {
     // The new status would lose what it adopts from the last one, such as the target's address.
     if ctx.overlay.is_ahead_of(run) {
-        return Ok(awaited());
+        return Ok((Outcome::Early, awaited().1));
     }
     let old = run.status.clone().unwrap_or_default();
     let mut validated = match validate::validate(run) {
@@ -111,7 +111,7 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     let fetched = Fetched { version: run.resource_version(), ..fetched };
     // A Job that has just got its start line would look as if it waited for one.
     if fetched.jobs.values().any(|job| ctx.overlay.is_ahead_of(&**job)) {
-        return Ok(awaited());
+        return Ok((Outcome::Early, awaited().1));
     }
     let now = Timestamp::now();
     let attempts = attempts::states(&validated, &old, &fetched); // pure

@@ -18,6 +18,8 @@ pub enum MetricsError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
+    /// It saw an older object than this process wrote, and decided nothing.
+    Early,
     /// The object is invalid; the next reconcile follows its change.
     Invalid,
     Failed,
@@ -29,6 +31,7 @@ impl Outcome {
     fn label(self) -> &'static str {
         match self {
             Self::Done => "done",
+            Self::Early => "early",
             Self::Invalid => "invalid",
             Self::Failed => "failed",
             Self::Panicked => "panicked",
