@@ -89,11 +89,12 @@ fn a_search_has_one_point_for_each_value_and_a_chart_of_its_open_loops() {
     disturbed.latency_milliseconds.p99 = Some(900.0);
     found.points.splice(5..5, [found.points[4].clone(), disturbed]);
     assert_eq!(points(&document), before, "the median of three measurements stands for their value");
-    let share = |share: f64| {
-        serde_json::json!({"repetition": 1, "share": share, "value": (9e5 * share) as u64,
+    let share = |tenths: u32| {
+        let share = f64::from(tenths) / 10.0;
+        serde_json::json!({"repetition": 1, "share": share, "value": 90_000 * tenths,
             "operationsPerSecond": 9e5 * share, "latencyMilliseconds": {"p99": 0.2 + share}, "configMap": ""})
     };
-    let shares = serde_json::json!([share(0.5), share(0.7), share(0.9)]);
+    let shares = serde_json::json!([share(5), share(7), share(9)]);
     document.runs[0].searches[0].found.rates = serde_json::from_value(shares).unwrap();
     let page = render(&document);
     assert!(

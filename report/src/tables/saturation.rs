@@ -131,12 +131,12 @@ mod tests {
     use serde_json::{Value, json};
 
     /// A run whose search measured these values with this many operations per second each.
-    fn searched(variant: &str, values: &[u64], knee: u64, each: f64) -> RunRecord {
+    fn searched(variant: &str, values: &[u64], knee: u64, each: u64) -> RunRecord {
         let point = |value: &u64| {
-            json!({"repetition": 1, "value": value, "operationsPerSecond": each * *value as f64,
+            json!({"repetition": 1, "value": value, "operationsPerSecond": each * *value,
                 "latencyMilliseconds": {"p99": 0.1 * *value as f64}, "configMap": "c"})
         };
-        let share = json!({"repetition": 1, "share": 0.5, "value": (500.0 * each) as u64,
+        let share = json!({"repetition": 1, "share": 0.5, "value": 500 * each,
             "operationsPerSecond": 1.0, "latencyMilliseconds": {"p99": 0.25}, "configMap": "c"});
         let search = json!({"phase": "knee", "raise": "Connections", "rates": [share],
             "points": values.iter().map(point).collect::<Vec<Value>>(),
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn variants_stand_side_by_side_with_a_gap_where_one_was_not_measured() {
-        let runs = vec![searched("redis", &[1, 2, 4], 2, 1000.0), searched("valkey", &[1, 4], 4, 2000.0)];
+        let runs = vec![searched("redis", &[1, 2, 4], 2, 1000), searched("valkey", &[1, 4], 4, 2000)];
         let document = Document { runs, ..Document::default() };
         let grids = saturation(&document);
         assert_eq!(grids.len(), 2, "the rising load, and the shares");
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn one_variant_alone_stands_beside_nothing_and_many_share_no_table() {
-        let runs = |count: usize| (0..count).map(|one| searched(&format!("v{one}"), &[1], 1, 1.0)).collect();
+        let runs = |count: usize| (0..count).map(|one| searched(&format!("v{one}"), &[1], 1, 1)).collect();
         assert_eq!(saturation(&Document { runs: runs(1), ..Document::default() }), []);
         let many = saturation(&Document { runs: runs(6), ..Document::default() });
         let columns: Vec<usize> = many.iter().map(|grid| grid.columns.len()).collect();
