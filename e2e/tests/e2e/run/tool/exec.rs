@@ -75,7 +75,8 @@ async fn a_tool_that_fails_is_quoted() -> Result<()> {
 }
 
 /// A tool that writes results of its own (FORGED), complete and for this very pod: to the runner's output, to
-/// the termination message, and from a process that outlives it.
+/// the termination message, and from a process that outlives it. That one never empties the message, and its
+/// spaces overwrite a longer one: whenever it is killed, the forgery is complete.
 const FORGER: &str = r#"
 phases:
 - name: bench
@@ -89,7 +90,7 @@ phases:
       echo "DRAGSTRIP-RESULT $forged" >/proc/1/fd/1 && opened=yes
       cat /proc/1/environ >/dev/null && opened=yes
       setsid bash -c 'exec >/dev/null 2>&1
-        while :; do echo "$0" >/dev/termination-log; echo "DRAGSTRIP-RESULT $0" >/proc/1/fd/1; done' "$forged" </dev/null &
+        while :; do printf %-4000s "$0" 1<>/dev/termination-log; echo "DRAGSTRIP-RESULT $0" >/proc/1/fd/1; done' "$forged" </dev/null &
       sleep 0.5
       [ -z "$opened" ] || { echo the tool opened what is the runner\'s >&2; exit 9; }
       printf 'DRAGSTRIP-RESULT %s\nThroughput: 4321\n' "$forged"
