@@ -78,11 +78,15 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
         let none = || Finding::no(READY, "NoPod", "the server's pod has not been created yet");
         return Some(missing.unwrap_or_else(none));
     };
+    let starting = || match pods.iter().find(|pod| !pods::ready(pod)) {
+        Some(pod) => format!("pod {} is starting", pod.name_any()),
+        None => format!("{} of {expected} pods have been created", pods.len()),
+    };
     // A StatefulSet that has never changed has no pods of an earlier declaration.
     let first = stateful_set.metadata.generation == Some(1);
     let rolling = |message: &str| {
         let (reason, message) =
-            if first { ("Starting", "the server is starting") } else { (ROLLING_OUT, message) };
+            if first { ("Starting", starting()) } else { (ROLLING_OUT, message.to_owned()) };
         Some(Finding::no(READY, reason, message))
     };
     if !settled(stateful_set, datastore.generation) {
@@ -96,10 +100,6 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
     if let Some(outdated) = pods.iter().find(|pod| !current(pod)) {
         return rolling(&format!("pod {} is being replaced", outdated.name_any()));
     }
-    let message = match pods.iter().find(|pod| !pods::ready(pod)) {
-        Some(pod) => format!("pod {} is starting", pod.name_any()),
-        None if pods.len() == expected => return None,
-        None => format!("{} of {expected} pods have been created", pods.len()),
-    };
-    Some(Finding::no(READY, "Starting", message))
+    let ready = pods.len() == expected && pods.iter().all(|pod| pods::ready(pod));
+    (!ready).then(|| Finding::no(READY, "Starting", starting()))
 }

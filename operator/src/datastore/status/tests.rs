@@ -269,7 +269,9 @@ fn the_first_pods_of_a_datastore_replace_nothing() {
     new.metadata.generation = Some(1);
     let mut all = fetched(vec![pod(0, false)]);
     all.stateful_set = Some(Arc::new(new));
-    assert_eq!(condition(&reported(&valid(json!({})), &all), READY).1, "Starting");
+    let (_, reason, message) = condition(&reported(&valid(json!({})), &all), READY);
+    assert_eq!(reason, "Starting");
+    assert_eq!(message, "pod racer-0 is starting", "the same text before and after the revision is known");
 }
 
 fn refusal(message: &str, seconds: u8) -> Arc<Event> {
