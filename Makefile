@@ -487,6 +487,8 @@ test-release: cluster ## Install the built release into the cluster as a new use
 release-tools: redis-server $(TOOLS)/bin/cargo-cyclonedx
 	$(call installed,aarch64-linux-gnu-gcc,gcc-aarch64-linux-gnu)
 	$(call installed,qemu-aarch64-static,qemu-user-static)
+# rustup may be set to install nothing by itself.
+	! command -v rustup >/dev/null || rustup target add aarch64-unknown-linux-gnu x86_64-unknown-linux-gnu
 
 ##### Fuzzing
 

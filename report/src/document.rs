@@ -6,14 +6,14 @@ use crate::rules::Rules;
 use dragstrip_crds::{
     measured::{Estimate, Spread},
     run::{LimitedBy, NoiseStatus, RunPhase, SearchStatus, Verdict, VerdictReason},
-    suite::ComparisonVerdict,
+    suite::{ComparisonVerdict, RatioStatus},
     thresholds::ThresholdStatus,
 };
 use dragstrip_results::{hit_series::HitSeries, latency_series::PercentileSeries};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
+use serde_with::{As, FromInto, skip_serializing_none};
 use std::collections::BTreeMap;
 
 /// Facts about a run by name, such as server.kernel.
@@ -205,6 +205,8 @@ pub struct Comparison {
     pub baseline_samples: u32,
     /// The figure divided by the baseline's, with the 95 % confidence interval; an interval
     /// without width if none can be computed.
+    #[serde(with = "As::<FromInto<RatioStatus>>")]
+    #[schemars(with = "RatioStatus")]
     pub ratio: Estimate,
     /// The figure minus the baseline's, likewise, in the unit of the figure.
     pub difference: Estimate,

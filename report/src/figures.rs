@@ -7,19 +7,6 @@ use dragstrip_crds::{
     units::number,
 };
 
-/// An interval ends here, as a multiple of the estimate, if it has no upper bound.
-const FARTHEST: f64 = 1e6;
-
-/// Where the interval of the ratio `mid` ends if it has no upper bound.
-pub fn open_end(mid: f64) -> f64 {
-    FARTHEST * if mid > 0.0 { mid } else { 1.0 }
-}
-
-/// Whether the interval of `ratio` has no upper bound.
-pub fn is_open(ratio: &Estimate) -> bool {
-    ratio.high > open_end(ratio.mid) / 2.0
-}
-
 /// The largest difference of throughput, and of everything except latency, that is called none.
 const DEFAULT_THROUGHPUT: f64 = 0.03;
 /// The same of latency.
@@ -102,7 +89,9 @@ pub fn spread(metric: &str, spread: &Spread) -> String {
 
 /// A ratio: `1.12`, or `0.021` where two digits would say too little.
 pub fn ratio(value: f64) -> String {
-    if value.abs() >= 100.0 {
+    if value.is_infinite() {
+        "∞".to_owned()
+    } else if value.abs() >= 100.0 {
         number(value)
     } else if value.abs() >= 0.1 || value == 0.0 {
         format!("{value:.2}")
@@ -113,14 +102,19 @@ pub fn ratio(value: f64) -> String {
 
 /// The interval of a ratio: `[1.09, 1.15]`.
 pub fn interval(estimate: &Estimate) -> String {
-    let high = if is_open(estimate) { "∞".to_owned() } else { ratio(estimate.high) };
-    format!("[{}, {high}]", ratio(estimate.low))
+    format!("[{}, {}]", ratio(estimate.low), ratio(estimate.high))
 }
 
 /// A ratio as a change: `+12.3 %`.
 pub fn percent(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
-    if percent.abs() >= 1000.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
+    if percent.is_infinite() {
+        "∞".to_owned()
+    } else if percent.abs() >= 1000.0 {
+        format!("{percent:+.0} %")
+    } else {
+        format!("{percent:+.1} %")
+    }
 }
 
 /// At most three digits, for axes and matrices: 1.23M, 45.6k, 1k.
@@ -170,7 +164,7 @@ mod tests {
     fn ratios_of_any_size_have_an_interval() {
         let of = |low, mid, high| interval(&Estimate { low, mid, high });
         assert_eq!((ratio(1.12).as_str(), of(1.094, 1.12, 1.151).as_str()), ("1.12", "[1.09, 1.15]"));
-        assert_eq!((ratio(44.0).as_str(), of(17.9, 44.0, 44e6).as_str()), ("44.00", "[17.90, ∞]"));
+        assert_eq!((ratio(44.0).as_str(), of(17.9, 44.0, f64::INFINITY).as_str()), ("44.00", "[17.90, ∞]"));
         assert_eq!(ratio(0.021), "0.021");
         assert_eq!((percent(2.26).as_str(), percent(0.753).as_str()), ("+126.0 %", "-24.7 %"));
     }

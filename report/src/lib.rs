@@ -18,7 +18,6 @@ mod thresholds;
 
 pub use build::{build, build_of};
 pub use compare::{best, compare, starts_needed};
-pub use figures::is_open;
 pub use forms::{csv, html, json, junit, markdown, text};
 pub use input::{BaselineInput, Entries, Entry, Input};
 pub use rules::Rules;

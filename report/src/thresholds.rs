@@ -4,7 +4,6 @@ mod claim;
 
 use crate::{
     document::{AxisHead, Cell, Document, Row},
-    figures::is_open,
     input::Entries,
     select::{all_cells, phases},
 };
@@ -174,10 +173,7 @@ fn figure(threshold: &Threshold, row: &Row, has_baseline: bool) -> Result<Estima
         (Some(found), _) if found.verdict == ComparisonVerdict::NotComparable => Err(found.reason.clone()),
         // Without an interval nothing is significant, whatever the difference.
         (Some(found), _) if threshold.only_significant && !found.interval_known => Err(found.reason.clone()),
-        (Some(found), _) if has_baseline => {
-            let high = if is_open(&found.ratio) { f64::INFINITY } else { found.ratio.high };
-            Ok(Estimate { high, ..found.ratio })
-        }
+        (Some(found), _) if has_baseline => Ok(found.ratio),
         _ => Err(row.uncompared.clone().unwrap_or_else(|| "there is no baseline".to_owned())),
     }
 }

@@ -1,7 +1,7 @@
 //! State of a suite, for people and programs. It stays small; the stored report is complete.
 
 use crate::{
-    measured::Spread,
+    measured::{Estimate, Spread},
     run::Verdict,
     thresholds::{MetricName, ThresholdStatus},
 };
@@ -82,6 +82,18 @@ pub struct RatioStatus {
     pub mid: f64,
     /// Upper end of the interval; omitted if it has none.
     pub high: Option<f64>,
+}
+
+impl From<Estimate> for RatioStatus {
+    fn from(Estimate { low, mid, high }: Estimate) -> Self {
+        Self { low, mid, high: Some(high).filter(|high| high.is_finite()) }
+    }
+}
+
+impl From<RatioStatus> for Estimate {
+    fn from(RatioStatus { low, mid, high }: RatioStatus) -> Self {
+        Self { low, mid, high: high.unwrap_or(f64::INFINITY) }
+    }
 }
 
 /// A row of the table: a figure of one combination over its repetitions.

@@ -15,16 +15,15 @@ use dragstrip_crds::{
     BenchmarkSuite, BenchmarkSuiteStatus,
     conditions::types::{COMPLETE, PASSED},
     conditions::{self, Finding},
-    measured::Estimate,
     run::RunPhase,
-    suite::{BaselineStatus, RatioStatus, RowStatus, SuitePhase, SuiteProgress},
+    suite::{BaselineStatus, RowStatus, SuitePhase, SuiteProgress},
     thresholds::MetricName,
     units::counted,
 };
 use dragstrip_report::{
     best,
     document::{Document, Row},
-    is_open, totals,
+    totals,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -57,10 +56,6 @@ fn mean(row: &Row) -> Option<f64> {
     row.spread.as_ref().map(|spread| spread.mean)
 }
 
-fn ratio(ratio: &Estimate) -> RatioStatus {
-    RatioStatus { low: ratio.low, mid: ratio.mid, high: Some(ratio.high).filter(|_| !is_open(ratio)) }
-}
-
 fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
     let same = |one: &Row, other: &Row| {
         (&one.cell, &one.phase, &one.operation) == (&other.cell, &other.phase, &other.operation)
@@ -75,7 +70,7 @@ fn rows(document: &Document, throughputs: &[&Row]) -> Vec<RowStatus> {
             metric: MetricName::OperationsPerSecond,
             spread: row.spread,
             p99_milliseconds: latency.and_then(mean),
-            ratio: row.comparison.as_ref().map(|comparison| ratio(&comparison.ratio)),
+            ratio: row.comparison.as_ref().map(|comparison| comparison.ratio.into()),
             comparison: row.comparison.as_ref().map(|comparison| comparison.verdict),
             verdict: row.verdict,
         }
@@ -361,12 +356,6 @@ mod tests {
         let all = [slow, fast.clone()].into_iter().chain(other).collect();
         assert_eq!(shown(all), None, "write is as fast on both");
         assert_eq!(shown(vec![fast]), None, "there is nothing to compare it with");
-    }
-
-    #[test]
-    fn a_ratio_without_an_upper_bound_has_none_in_the_status() {
-        let of = |high| ratio(&Estimate { low: 0.5, mid: 0.9, high }).high;
-        assert_eq!((of(900_000.0), of(1.1)), (None, Some(1.1)));
     }
 
     #[test]

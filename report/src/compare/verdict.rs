@@ -1,6 +1,6 @@
 //! The verdict on a ratio and its interval, given the margin. Pure.
 
-use crate::figures::{is_open, percent};
+use crate::figures::percent;
 use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +36,12 @@ pub fn judge(
         Ok(detectable) => detectable,
         Err(missing) => return unclear(format!("{} {}", percent(ratio.mid), missing.remedy())),
     };
-    if is_open(ratio) && ratio.low <= 1.0 {
+    if ratio.high.is_infinite() && ratio.low <= 1.0 {
         return unclear("the measurements vary too much to estimate a ratio".to_owned());
     }
     let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
     let margin = format!("the margin of ±{:.1} %", margin * 100.0);
-    let high = if is_open(ratio) { "∞".to_owned() } else { percent(ratio.high) };
-    let change = format!("{} ({} to {high})", percent(ratio.mid), percent(ratio.low));
+    let change = format!("{} ({} to {})", percent(ratio.mid), percent(ratio.low), percent(ratio.high));
     if ratio.low >= least && ratio.high <= most {
         return (ComparisonVerdict::Same, format!("{change}: the whole interval lies within {margin}"));
     }
@@ -101,9 +100,10 @@ mod tests {
 
     #[test]
     fn a_ratio_without_an_upper_end_is_judged_by_its_lower_one() {
-        assert_eq!(verdict(17.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Worse);
-        assert_eq!(verdict(0.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Unclear);
-        let (_, reason) = judge(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, Ok(0.1), 0.03, Some(true));
+        assert_eq!(verdict(17.9, 44.0, f64::INFINITY, Some(false)), ComparisonVerdict::Worse);
+        assert_eq!(verdict(0.9, 44.0, f64::INFINITY, Some(false)), ComparisonVerdict::Unclear);
+        let (_, reason) =
+            judge(&Estimate { low: 17.9, mid: 44.0, high: f64::INFINITY }, Ok(0.1), 0.03, Some(true));
         assert!(reason.contains("to ∞"), "{reason}");
     }
 

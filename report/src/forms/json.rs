@@ -33,13 +33,20 @@ mod tests {
     use super::*;
     use crate::build::tests::{invalid_run, suite, two_axes};
 
+    /// Documents of all kinds, one of them with an interval that has no upper end.
+    fn documents() -> [Document; 4] {
+        let mut open = suite();
+        open.rows.iter_mut().find_map(|row| row.comparison.as_mut()).unwrap().ratio.high = f64::INFINITY;
+        [suite(), two_axes(), invalid_run(), open]
+    }
+
     #[test]
     fn the_schema_describes_every_document() {
         let mut schemas = boon::Schemas::new();
         let mut compiler = boon::Compiler::new();
         compiler.add_resource("report.json", schema().to_value()).unwrap();
         let schema = compiler.compile("report.json", &mut schemas).unwrap();
-        for document in [suite(), two_axes(), invalid_run()] {
+        for document in documents() {
             let value: Value = serde_json::from_str(&render(&document)).unwrap();
             assert!(!value.to_string().contains("null"), "an absent member is not omitted: {value}");
             assert!(schemas.validate(&value, schema).is_ok(), "{:?}", schemas.validate(&value, schema));
@@ -48,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_document_is_read_as_it_was_written() {
-        for document in [suite(), two_axes(), invalid_run()] {
+        for document in documents() {
             let read: Document = serde_json::from_str(&render(&document)).unwrap();
             assert_eq!(read, document);
         }

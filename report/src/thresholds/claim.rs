@@ -5,10 +5,11 @@ use super::{all_valid, counterpart, find, unjudged};
 use crate::{
     compare,
     document::{Cell, Comparison, Document, Row},
-    figures::{interval, is_open, ratio},
+    figures::{interval, ratio},
     input::Entries,
 };
 use dragstrip_crds::{
+    measured::Estimate,
     thresholds::{ClaimState, OtherFigure, Threshold, ThresholdStatus},
     units::Decimal,
 };
@@ -70,12 +71,15 @@ fn measured(row: Result<&Row, String>) -> Result<&Row, String> {
 fn judge(threshold: &Threshold, found: &Comparison) -> (ClaimState, &'static str, String) {
     let least = threshold.minimum.as_ref().map_or(f64::NEG_INFINITY, Decimal::value);
     let most = threshold.maximum.as_ref().map_or(f64::INFINITY, Decimal::value);
-    let high = if is_open(&found.ratio) { f64::INFINITY } else { found.ratio.high };
     let unclear = |remedy: &str| (ClaimState::Unclear, "is unclear", format!(": {remedy}"));
-    match found.ratio.low {
+    match found.ratio {
         _ if !found.interval_known => unclear(&found.reason),
-        low if low >= least && high <= most => (ClaimState::Holds, "holds", String::new()),
-        low if low > most || high < least => (ClaimState::DoesNotHold, "does not hold", String::new()),
+        Estimate { low, high, .. } if low >= least && high <= most => {
+            (ClaimState::Holds, "holds", String::new())
+        }
+        Estimate { low, high, .. } if low > most || high < least => {
+            (ClaimState::DoesNotHold, "does not hold", String::new())
+        }
         _ => unclear("more repetitions narrow the interval"),
     }
 }
