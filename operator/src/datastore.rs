@@ -84,11 +84,16 @@ async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Actio
     result.map(|(_, action)| action)
 }
 
-/// Writes `finding` into the status and leaves the rest of it as it is.
-async fn report(datastore: &Datastore, ctx: &Context, finding: Finding) -> Result<(), Error> {
+/// Writes `finding` into the status and leaves the rest of it as it is; `false` if the Datastore changed.
+async fn report(datastore: &Datastore, ctx: &Context, finding: Finding) -> Result<bool, Error> {
     let old = datastore.status.clone().unwrap_or_default();
     let status = status::with_finding(datastore, &old, finding, Timestamp::now());
     status::publish(ctx, datastore, &old, &status).await.map_err(Error::Status)
+}
+
+/// The end of a pass that has `written` its status, or that follows as soon as the Datastore's change is known.
+fn ended(written: bool, outcome: Outcome, next: Action) -> (Outcome, Action) {
+    if written { (outcome, next) } else { (Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)) }
 }
 
 /// Whether the pods have the processes that a run loads now; `None` if no run loads them.
@@ -99,9 +104,9 @@ fn same_under_load(ctx: &Context, fetched: &fetch::Fetched, built: Option<i64>) 
 
 /// Reports that the change waits for the run that holds the server. Its end brings the next pass.
 async fn wait(datastore: &Datastore, ctx: &Context, holder: &Holder) -> Result<(Outcome, Action), Error> {
-    report(datastore, ctx, status::waits(holder)).await?;
+    let written = report(datastore, ctx, status::waits(holder)).await?;
     ctx.retries.settled(&datastore.uid().unwrap_or_default());
-    Ok((Outcome::Done, Action::requeue(SAFETY_NET)))
+    Ok(ended(written, Outcome::Done, Action::requeue(SAFETY_NET)))
 }
 
 async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
@@ -126,8 +131,8 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
         Ok(validated) => validated,
         Err(invalid) => {
             let finding = Finding::no(READY, invalid.reason, invalid.to_string());
-            report(datastore, ctx, finding).await?;
-            return Ok((Outcome::Invalid, Action::await_change()));
+            let written = report(datastore, ctx, finding).await?;
+            return Ok(ended(written, Outcome::Invalid, Action::await_change()));
         }
     };
     if datastore.spec.image.is_none() {
@@ -155,16 +160,16 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     if let Some(same) = same_under_load(ctx, &fetched, built)
         && let Some(finding) = status::under_load(unready.clone(), same, &old, validated.generation)
     {
-        report(datastore, ctx, finding).await?;
-        return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
+        let written = report(datastore, ctx, finding).await?;
+        return Ok(ended(written, Outcome::Done, Action::requeue(SAFETY_NET)));
     }
     if unready.is_none() {
         fetch::query(ctx, datastore, &mut fetched).await; // observers
     }
     let status = status::of_valid(&validated, &old, &fetched, Timestamp::now()); // pure
     let action = next_pass(ctx, &uid, &status);
-    status::publish(ctx, datastore, &old, &status).await.map_err(Error::Status)?; // client
-    Ok((Outcome::Done, action))
+    let written = status::publish(ctx, datastore, &old, &status).await.map_err(Error::Status)?; // client
+    Ok(ended(written, Outcome::Done, action))
 }
 
 /// Pod events bring the next pass, but not while ready servers do not answer or are being joined.

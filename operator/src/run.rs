@@ -103,8 +103,8 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
             // The version before this one may have found it valid and started it.
             act::clear_up(ctx, run).await?;
             let status = status::of_invalid(run, &old, &invalid, Timestamp::now());
-            publish(ctx, run, &old, &status).await.map_err(Error::Write)?;
-            return Ok((Outcome::Invalid, Action::await_change()));
+            let written = publish(ctx, run, &old, &status).await.map_err(Error::Write)?;
+            return Ok(if written { (Outcome::Invalid, Action::await_change()) } else { awaited() });
         }
     };
     let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client

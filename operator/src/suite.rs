@@ -172,8 +172,8 @@ async fn refuse(pass: &Pass<'_>, invalid: &Invalid) -> Result<(Outcome, Action),
         return Ok((Outcome::Invalid, Action::await_change()));
     }
     let status = status::of_invalid(suite, old, invalid, Timestamp::now());
-    status::publish(pass, &status).await.map_err(Error::Write)?;
-    Ok((Outcome::Invalid, Action::await_change()))
+    let written = status::publish(pass, &status).await.map_err(Error::Write)?;
+    Ok(if written { (Outcome::Invalid, Action::await_change()) } else { awaited() })
 }
 
 async fn scheduled(pass: &Pass<'_>, rounds_check: RoundsCheck) -> Result<(Outcome, Action), Error> {

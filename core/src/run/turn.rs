@@ -248,7 +248,9 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, progress
     if seen.leases.iter().filter(of_run).any(|lease| given_back(lease)) {
         return turn_check(Turn::Returning, Vec::new(), Vec::new());
     }
-    if choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
+    // An operator that ended may have acquired only some of the nodes: fewer would measure something else.
+    let spread = progress.between_phases || choice.own.len() == choice.nodes.len();
+    if spread && choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
         let held = fixed.into_iter().chain(choice.own.iter().map(|node| held.node(node))).collect();
         return TurnCheck { held, ..turn_check(Turn::Held, Vec::new(), choice.bound(&choice.own)) };
     }

@@ -33,6 +33,8 @@ use tokio::{
 
 /// Time that the operator has for an answer before the test acts after it.
 const ANSWER_ARRIVES: Duration = Duration::from_millis(10);
+/// How long an event takes to the operator at most, even on a busy machine.
+const EVENT_ARRIVES: Duration = Duration::from_millis(100);
 
 /// A client for the proxies. It repeats nothing by itself.
 pub async fn upstream(kubeconfig: &Path) -> Result<Client> {
@@ -172,7 +174,8 @@ impl Shared {
             Some("WATCH") if answer.status().is_success() => {
                 let resource = about.map(|it| it.resource).unwrap_or_default();
                 self.engine.answered(index, answer.status().as_u16(), b"");
-                return Ok(self.watch(&resource, &socket, answer));
+                let lists = query.split('&').any(|pair| pair == "sendInitialEvents=true");
+                return Ok(self.watch(&resource, lists, &socket, answer));
             }
             _ => {}
         }
@@ -194,7 +197,7 @@ impl Shared {
     }
 
     /// The answer to a watch, with the fault of watches of its resource.
-    fn watch(&self, resource: &str, socket: &Arc<Socket>, answer: Response<Body>) -> Answer {
+    fn watch(&self, resource: &str, lists: bool, socket: &Arc<Socket>, answer: Response<Body>) -> Answer {
         let (head, body) = answer.into_parts();
         let (lines, received) = mpsc::unbounded_channel();
         let (out, sent) = mpsc::unbounded_channel();
@@ -213,11 +216,15 @@ impl Shared {
         tokio::spawn(async move {
             let reading = tokio::spawn(read);
             let forwarded = tokio::select! {
-                forwarded = forward(fault, received, &out) => forwarded,
+                forwarded = forward(fault, lists, received, &out) => forwarded,
                 // The operator ended the watch.
                 () = end.closed() => End::Clean,
             };
             reading.abort();
+            if forwarded == End::Reset {
+                // A reset discards what its receiver has not read.
+                sleep(EVENT_ARRIVES).await;
+            }
             if forwarded == End::Reset
                 && let Some(socket) = socket.upgrade()
             {

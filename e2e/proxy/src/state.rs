@@ -40,7 +40,7 @@ impl Masks {
             // The operator's public key.
             (r"[A-Za-z0-9+/]{43}=", "KEY"),
             // The alphabet of generated names and revisions has no vowels.
-            (r"-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b", "-REVISION"),
+            (r"-[bcdfghjklmnpqrstvwxz2456789]{6,10}\b", "-REVISION"),
             (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-SUFFIX"),
         ];
         let masks = masks.into_iter().map(|(pattern, mask)| Ok((Regex::new(pattern)?, mask)));
@@ -151,7 +151,7 @@ fn differences_at(path: &str, expected: &Value, found: &Value, to: &mut Vec<Stri
 
 fn short(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(300) {
+    match text.char_indices().nth(2000) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }

@@ -26,16 +26,21 @@ struct Event {
     line: Bytes,
     /// Its type and object's uid; `None` for a bookmark or an error.
     about: Option<(String, String)>,
+    /// Whether it ends the list with which a streaming list begins.
+    ends_list: bool,
 }
 
 fn read(line: Bytes) -> Event {
+    let event: Value = serde_json::from_slice(&line).unwrap_or_default();
     let about = || {
-        let event: Value = serde_json::from_slice(&line).ok()?;
         let kind = event["type"].as_str().filter(|kind| !matches!(*kind, "BOOKMARK" | "ERROR"))?;
         Some((kind.to_owned(), event.pointer("/object/metadata/uid")?.as_str()?.to_owned()))
     };
     let about = about();
-    Event { line, about }
+    let ends_list = event
+        .pointer("/object/metadata/annotations/k8s.io~1initial-events-end")
+        .is_some_and(|it| it == "true");
+    Event { line, about, ends_list }
 }
 
 /// Splits what arrives into lines.
@@ -74,9 +79,11 @@ fn coalesce(waiting: &mut Vec<Event>, mut event: Event) {
     }
 }
 
-/// Sends the events of `lines` to `out` until either ends.
+/// Sends the events of `lines` to `out` until either ends. If they begin with a list, its objects are
+/// none of the events after which the fault comes: no client could ever complete that list.
 pub(crate) async fn forward(
     fault: Option<WatchFault>,
+    mut lists: bool,
     mut lines: mpsc::UnboundedReceiver<Bytes>,
     out: &mpsc::UnboundedSender<Bytes>,
 ) -> End {
@@ -90,7 +97,8 @@ pub(crate) async fn forward(
             let mut events = 0;
             while let Some(line) = lines.recv().await {
                 let event = read(line);
-                events += usize::from(event.about.is_some());
+                events += usize::from(event.about.is_some() && !lists);
+                lists &= !event.ends_list;
                 if out.send(event.line).is_err() {
                     return End::Clean;
                 }
@@ -189,6 +197,11 @@ mod tests {
 
     /// The versions that arrive, and how the watch ends.
     async fn arriving(fault: WatchFault, sent: Vec<Bytes>) -> (Vec<String>, End) {
+        arriving_after(false, fault, sent).await
+    }
+
+    /// The same; `lists` says whether they begin with a list.
+    async fn arriving_after(lists: bool, fault: WatchFault, sent: Vec<Bytes>) -> (Vec<String>, End) {
         let (sender, lines) = mpsc::unbounded_channel();
         let (out, mut arrived) = mpsc::unbounded_channel();
         for line in sent {
@@ -198,7 +211,7 @@ mod tests {
             sleep(Duration::from_millis(300)).await;
             drop(sender);
         });
-        let end = forward(Some(fault), lines, &out).await;
+        let end = forward(Some(fault), lists, lines, &out).await;
         drop(out);
         open.abort();
         let mut versions = Vec::new();
@@ -227,6 +240,20 @@ mod tests {
         assert_eq!(
             arriving(WatchFault::Gone(1), events()).await,
             (vec!["1".into(), "410".into()], End::Clean)
+        );
+    }
+
+    #[tokio::test]
+    async fn the_objects_of_a_streaming_list_are_no_events_of_its_watch() {
+        let object = serde_json::json!({"metadata": {
+            "resourceVersion": "2", "annotations": {"k8s.io/initial-events-end": "true"},
+        }});
+        let mut all = events();
+        all[1] = Bytes::from(format!("{}\n", serde_json::json!({"type": "BOOKMARK", "object": object})));
+        assert_eq!(
+            arriving_after(true, WatchFault::Gone(1), all).await.0,
+            ["1", "2", "3", "410"],
+            "object 1, the end of the list, and one event"
         );
     }
 

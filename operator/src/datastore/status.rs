@@ -299,9 +299,9 @@ pub async fn publish(
     datastore: &Datastore,
     old: &DatastoreStatus,
     status: &DatastoreStatus,
-) -> kube::Result<()> {
+) -> kube::Result<bool> {
     if same(old, status) {
-        return Ok(());
+        return Ok(true);
     }
     let written = apply_status(&ctx.client, &ctx.overlay, DATASTORE_MANAGER, datastore, status).await?;
     let (before, after) =
@@ -313,7 +313,7 @@ pub async fn publish(
     {
         ctx.announcer.publish(datastore, warning, &after.reason, &after.message).await;
     }
-    Ok(())
+    Ok(written)
 }
 
 #[cfg(test)]

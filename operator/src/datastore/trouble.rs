@@ -84,13 +84,12 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
     };
     // A StatefulSet that has never changed has no pods of an earlier declaration.
     let first = stateful_set.metadata.generation == Some(1);
-    let rolling = |message: &str| {
-        let (reason, message) =
-            if first { ("Starting", starting()) } else { (ROLLING_OUT, message.to_owned()) };
+    let rolling = |message: String| {
+        let (reason, message) = if first { ("Starting", starting()) } else { (ROLLING_OUT, message) };
         Some(Finding::no(READY, reason, message))
     };
     if !settled(stateful_set, datastore.generation) {
-        return rolling("the servers of the earlier declaration are about to be replaced");
+        return rolling("the servers of the earlier declaration are about to be replaced".to_owned());
     }
     let current = |pod: &&Arc<Pod>| current(stateful_set, pod);
     let trouble = || pods.iter().filter(current).find_map(|pod| of_pod(datastore, fetched, pod));
@@ -98,7 +97,7 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
         return Some(finding);
     }
     if let Some(outdated) = pods.iter().find(|pod| !current(pod)) {
-        return rolling(&format!("pod {} is being replaced", outdated.name_any()));
+        return rolling(format!("pod {} is being replaced", outdated.name_any()));
     }
     let ready = pods.len() == expected && pods.iter().all(|pod| pods::ready(pod));
     (!ready).then(|| Finding::no(READY, "Starting", starting()))

@@ -88,8 +88,7 @@ fn target_gone(pass: &Pass<'_>) -> Option<String> {
 
 /// The target and the turn, and if the turn is the run's, the answers of its server.
 async fn target_and_turn(pass: &Pass<'_>, current: usize, fetched: &mut Fetched) -> Result<(), Error> {
-    let connection = fetched.snapshot.stored.values().find_map(|stored| stored.connection.as_ref());
-    fetched.snapshot.target = target::find(pass, connection).await.map_err(Error::Target)?;
+    fetched.snapshot.target = target::find(pass, &fetched.snapshot).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.snapshot.target else {
         return Ok(());
     };
@@ -159,7 +158,17 @@ pub async fn fetch(
         None => {
             target_and_turn(pass, index, &mut fetched).await?;
             fetched.snapshot.target_gone = target_gone(pass);
+            return Ok(fetched);
         }
+    }
+    // The status that follows a Job's creation was refused, or the operator ended before it.
+    if old.target.as_ref().is_none_or(|target| target.address.is_none())
+        && let TargetState::Ready(target) =
+            target::find(pass, &fetched.snapshot).await.map_err(Error::Target)?
+    {
+        let clients: Vec<String> = fetched.pods_of(&current.name).filter_map(servers::node_of).collect();
+        fetched.snapshot.placed = machines::placed(pass, &clients, Some(&target));
+        fetched.snapshot.target = TargetState::Ready(target);
     }
     Ok(fetched)
 }

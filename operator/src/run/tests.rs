@@ -8,7 +8,7 @@ use crate::fixtures;
 use decide::TargetState;
 use dragstrip_core::run::turn::TurnCheck;
 use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult, validate::ValidatedRun};
-use dragstrip_crds::BenchmarkRunStatus;
+use dragstrip_crds::{BenchmarkRunStatus, run::TargetStatus};
 use serde_json::{Value, json};
 
 /// The context of a controller of this `cluster`, and the calls that it makes.
@@ -293,4 +293,30 @@ async fn the_runs_own_datastore_is_deleted_with_it_though_no_watch_shows_it_yet(
         let removes = names(&calls).contains(&"DELETE datastores sprint".to_owned());
         assert_eq!(removes, removed, "{calls:?}");
     }
+}
+
+#[tokio::test]
+async fn a_run_whose_first_status_was_lost_finds_its_target_while_its_clients_are_there() {
+    let job = json!({"metadata": {
+        "name": "sprint-write-1", "namespace": "pits", "uid": "job", "labels": {labels::RUN_UID: "run-uid"},
+    }});
+    let (shared, _) = crate::datastore::tests::context(Cluster::default(), |_| {
+        Some((200, json!({"metadata": {}, "items": []})))
+    });
+    let mut shared = (*shared).clone();
+    shared.world.jobs = crate::datastore::tests::seen(vec![serde_json::from_value(job).unwrap()]);
+    let ctx = RunContext::new(shared, Arc::default());
+    let mut run = declared();
+    run.spec.target = serde_json::from_value(json!({"external": {"address": "192.0.2.1:6379"}})).unwrap();
+    let target = async |old: &BenchmarkRunStatus| {
+        let mut run = validate::validate(&run).unwrap();
+        fetch::fetch(&ctx, &mut run, old).await.unwrap().snapshot.target
+    };
+    let TargetState::Ready(found) = target(&BenchmarkRunStatus::default()).await else {
+        panic!("its status would never have the address")
+    };
+    assert_eq!(found.host, "192.0.2.1");
+    let known = TargetStatus { address: Some("192.0.2.1:6379".into()), ..TargetStatus::default() };
+    let known = target(&BenchmarkRunStatus { target: Some(known), ..BenchmarkRunStatus::default() }).await;
+    assert_eq!(known, TargetState::NotConsulted, "nobody reads the target again while clients load it");
 }

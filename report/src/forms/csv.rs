@@ -65,15 +65,11 @@ fn compared(document: &Document, row: &Row) -> Vec<String> {
 fn comparison(found: Option<&Comparison>, uncompared: Option<&str>) -> Vec<String> {
     let estimate = |pick: fn(&Comparison) -> Estimate| {
         let ends = found.filter(|it| it.interval_known).map(pick);
-        [found.map(pick).map(|it| it.mid), ends.map(|it| it.low), ends.map(|it| it.high)].map(text)
+        let high = ends.map(|it| it.high).filter(|high| high.is_finite());
+        [found.map(pick).map(|it| it.mid), ends.map(|it| it.low), high].map(text)
     };
-    let mut ratio = estimate(|it| it.ratio);
-    // A table has no infinity.
-    if found.is_some_and(|it| it.ratio.high.is_infinite()) {
-        ratio[2].clear();
-    }
     let mut fields = vec![text(found.map(|it| it.baseline)), text(found.map(|it| it.baseline_samples))];
-    fields.extend(ratio);
+    fields.extend(estimate(|it| it.ratio));
     fields.extend(estimate(|it| it.difference));
     fields.push(text(found.map(|it| it.verdict)));
     fields.push(text(found.map(|it| it.reason.as_str()).or(uncompared)));

@@ -41,7 +41,8 @@ pub(super) fn target_finding(step: &Step) -> Option<Finding> {
             Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Preparation(..) | Waiting::Load(_),
             _,
         )
-        | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is ready"),
+        | Step::CreateJob(_)
+        | Step::Finish(Ending::Succeeded) => Finding::yes(TARGET_READY, "Ready", "the target is ready"),
         _ => return None,
     })
 }

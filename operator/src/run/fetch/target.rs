@@ -16,6 +16,7 @@ use dragstrip_core::{
     run::{
         decide::{Connection, DatastoreKey, ReadyTarget, TargetState, TargetTls},
         identity::Identity,
+        snapshot::Snapshot,
         stored_result::annotation,
         validate::{ValidatedRun, host_and_port, protocol, unsuitable},
     },
@@ -35,9 +36,10 @@ use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 /// Finds the target of `run` by the status of its Datastore, without a query to the server. If
-/// the run has measured something, `connection` says how its first clients reached the Datastore:
+/// the run has measured something, its results say how its first clients reached the Datastore:
 /// a change of the Datastore then waits for the run, which finds it as it was.
-pub async fn find(pass: &Pass<'_>, connection: Option<&Connection>) -> kube::Result<TargetState> {
+pub async fn find(pass: &Pass<'_>, snapshot: &Snapshot) -> kube::Result<TargetState> {
+    let connection = snapshot.stored.values().find_map(|stored| stored.connection.as_ref());
     let (own, name) = match &pass.run.spec.target {
         Target::External(external) => return Ok(outside(pass, external)),
         Target::Datastore(_) => (true, &pass.run.holder.name),
