@@ -306,7 +306,7 @@ impl Rules {
             pods: &pods,
             operator_namespace: OPERATOR_NAMESPACE,
         };
-        let progress = Progress { setbacks, between_phases };
+        let progress = Progress { setbacks, between_phases, measured: between_phases };
         turn::check(run, &objects.targets[usize::from(seen.run)], &seen_by_turn, progress)
     }
 

@@ -89,9 +89,7 @@ pub fn spread(metric: &str, spread: &Spread) -> String {
 
 /// A ratio: `1.12`, or `0.021` where two digits would say too little.
 pub fn ratio(value: f64) -> String {
-    if value.is_infinite() {
-        "∞".to_owned()
-    } else if value.abs() >= 100.0 {
+    if value.abs() >= 100.0 {
         number(value)
     } else if value.abs() >= 0.1 || value == 0.0 {
         format!("{value:.2}")
@@ -102,19 +100,14 @@ pub fn ratio(value: f64) -> String {
 
 /// The interval of a ratio: `[1.09, 1.15]`.
 pub fn interval(estimate: &Estimate) -> String {
-    format!("[{}, {}]", ratio(estimate.low), ratio(estimate.high))
+    let high = if estimate.high.is_infinite() { "∞".to_owned() } else { ratio(estimate.high) };
+    format!("[{}, {high}]", ratio(estimate.low))
 }
 
 /// A ratio as a change: `+12.3 %`.
 pub fn percent(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
-    if percent.is_infinite() {
-        "∞".to_owned()
-    } else if percent.abs() >= 1000.0 {
-        format!("{percent:+.0} %")
-    } else {
-        format!("{percent:+.1} %")
-    }
+    if percent.abs() >= 1000.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
 }
 
 /// At most three digits, for axes and matrices: 1.23M, 45.6k, 1k.

@@ -111,6 +111,8 @@ pub struct Progress {
     /// Whether the run is between two phases of a repetition, which nobody may disturb. It waits for no
     /// queue: if another operator released a part of its turn, the queued run waits for the other part.
     pub between_phases: bool,
+    /// Whether the run has measured something: all of it is measured from the same nodes.
+    pub measured: bool,
 }
 
 struct Holders<'a> {
@@ -249,7 +251,7 @@ pub fn check(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, progress
         return turn_check(Turn::Returning, Vec::new(), Vec::new());
     }
     // An operator that ended may have acquired only some of the nodes: fewer would measure something else.
-    let spread = progress.between_phases || choice.own.len() == choice.nodes.len();
+    let spread = progress.measured || choice.own.len() == choice.nodes.len();
     if spread && choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
         let held = fixed.into_iter().chain(choice.own.iter().map(|node| held.node(node))).collect();
         return TurnCheck { held, ..turn_check(Turn::Held, Vec::new(), choice.bound(&choice.own)) };

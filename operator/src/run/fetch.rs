@@ -98,7 +98,8 @@ async fn target_and_turn(pass: &Pass<'_>, current: usize, fetched: &mut Fetched)
     let operator_namespace = &pass.settings.namespace;
     let seen = turn::Seen { leases: &leases, runs: &runs, nodes: &nodes, pods: &pods, operator_namespace };
     let setbacks = pass.old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
-    let progress = Progress { setbacks, between_phases: !pass.run.begins_measurement(current) };
+    let between_phases = !pass.run.begins_measurement(current);
+    let progress = Progress { setbacks, between_phases, measured: current > 0 };
     let turn_check = turn::check(pass.run, found, &seen, progress);
     if turn_check.turn == Turn::Held {
         fetched.snapshot.target = target::question(pass, (**found).clone()).await.map_err(Error::Target)?;

@@ -41,7 +41,8 @@ pub fn judge(
     }
     let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
     let margin = format!("the margin of ±{:.1} %", margin * 100.0);
-    let change = format!("{} ({} to {})", percent(ratio.mid), percent(ratio.low), percent(ratio.high));
+    let high = if ratio.high.is_infinite() { "∞".to_owned() } else { percent(ratio.high) };
+    let change = format!("{} ({} to {high})", percent(ratio.mid), percent(ratio.low));
     if ratio.low >= least && ratio.high <= most {
         return (ComparisonVerdict::Same, format!("{change}: the whole interval lies within {margin}"));
     }

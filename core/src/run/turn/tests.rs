@@ -188,21 +188,21 @@ fn a_turn_is_held_only_with_every_lease() {
 }
 
 #[test]
-fn clients_take_each_free_node_before_the_first_phase_and_no_other_between_phases() {
+fn clients_take_each_free_node_before_the_first_measurement_and_no_other_after_it() {
     let mut two = run(&["write"], 1);
     two.spec.clients.pods = 2;
     let two = validate(&two).unwrap();
     let nodes = [node("c1"), node("c2")];
-    let turn = |leases: &[Arc<Lease>], between_phases| {
+    let turn = |leases: &[Arc<Lease>], measured| {
         let seen =
             Seen { leases, runs: &[], nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
-        let found = check(&two, &target(), &seen, Progress { between_phases, ..Progress::default() });
+        let found = check(&two, &target(), &seen, Progress { measured, ..Progress::default() });
         (found.turn, texts(&found.missing))
     };
     let mut held = [TARGET, SERVER, C2].map(|key| lease(key, "sprint")).to_vec();
     let cut_off = turn(&held, false);
     assert_eq!(cut_off, (Turn::Free, vec![C1.to_owned()]), "the operator ended before it acquired c1");
-    assert_eq!(turn(&held, true), (Turn::Held, vec![]), "the phases of a repetition have the same nodes");
+    assert_eq!(turn(&held, true), (Turn::Held, vec![]), "all measurements of a run have the same nodes");
     held.push(lease(C1, "other"));
     assert_eq!(turn(&held, false), (Turn::Held, vec![]), "c1 is not free");
 }
