@@ -5,6 +5,7 @@ import { TableNG } from "@grafana/ui/unstable";
 import {
   FieldType,
   VizOrientation,
+  applyNullInsertThreshold,
   dateTime,
   getDisplayValueAlignmentFactors,
   getFieldDisplayValues,
@@ -76,8 +77,11 @@ export function grafanaRange({ from, to }: TimeRange): GrafanaTimeRange {
 
 function Lines({ panel, frames, width, height, range, regions, theme }: ContentProps): ReactElement {
   const { legend = HIDDEN } = optionsOf<{ legend: VizLegendOptions }>(panel);
+  // As Grafana's panel does: its component breaks lines in the first frame alone, and only when first drawn.
+  const [refFieldPseudoMin, refFieldPseudoMax] = [range.from * 1000, range.to * 1000];
+  const broken = frames.map((frame) => applyNullInsertThreshold({ frame, refFieldPseudoMin, refFieldPseudoMax }));
   return (
-    <TimeSeries frames={frames} width={width} height={height} timeRange={grafanaRange(range)} timeZone={UTC} legend={legend}>
+    <TimeSeries frames={broken} width={width} height={height} timeRange={grafanaRange(range)} timeZone={UTC} legend={legend}>
       {(builder) => {
         builder.addHook("drawClear", (plot) => {
           for (const { from, to, color } of regions) shade(plot.ctx, plot.bbox, plot.valToPos(from, "x", true), plot.valToPos(to, "x", true), theme.visualization.getColorByName(color));

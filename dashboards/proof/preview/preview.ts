@@ -80,7 +80,7 @@ async function pageOf(dashboard: Dashboard, chosen: readonly string[], source: S
     dashboard,
     choices: [...choices],
     range,
-    panels: shown.map(({ panel, requests }) => ({ panel, answers: requests.map(({ target, series }) => ({ target, series })) })),
+    panels: shown.map(({ panel, requests }) => ({ panel, answers: requests.map(({ target, series, step }) => ({ target, series, step })) })),
     regions: await regionsOf(dashboard, choices, source, range),
   };
 }
