@@ -224,11 +224,9 @@ impl Shared {
             if forwarded == End::Reset {
                 // A reset discards what its receiver has not read.
                 sleep(EVENT_ARRIVES).await;
-            }
-            if forwarded == End::Reset
-                && let Some(socket) = socket.upgrade()
-            {
-                let _ = broken.send(reset(&socket));
+                if let Some(socket) = socket.upgrade() {
+                    let _ = broken.send(reset(&socket));
+                }
             }
         });
         let events = stream::unfold(sent, |mut sent| async move { Some((sent.recv().await?, sent)) });

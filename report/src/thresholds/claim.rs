@@ -9,7 +9,6 @@ use crate::{
     input::Entries,
 };
 use dragstrip_crds::{
-    measured::Estimate,
     thresholds::{ClaimState, OtherFigure, Threshold, ThresholdStatus},
     units::Decimal,
 };
@@ -72,12 +71,10 @@ fn judge(threshold: &Threshold, found: &Comparison) -> (ClaimState, &'static str
     let least = threshold.minimum.as_ref().map_or(f64::NEG_INFINITY, Decimal::value);
     let most = threshold.maximum.as_ref().map_or(f64::INFINITY, Decimal::value);
     let unclear = |remedy: &str| (ClaimState::Unclear, "is unclear", format!(": {remedy}"));
-    match found.ratio {
+    match (found.ratio.low, found.ratio.high) {
         _ if !found.interval_known => unclear(&found.reason),
-        Estimate { low, high, .. } if low >= least && high <= most => {
-            (ClaimState::Holds, "holds", String::new())
-        }
-        Estimate { low, high, .. } if low > most || high < least => {
+        (low, high) if low >= least && high <= most => (ClaimState::Holds, "holds", String::new()),
+        (low, high) if low > most || high < least => {
             (ClaimState::DoesNotHold, "does not hold", String::new())
         }
         _ => unclear("more repetitions narrow the interval"),
